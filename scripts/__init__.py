@@ -1,0 +1,1 @@
+"""Programs for working on CometMQ; none of them is installed."""

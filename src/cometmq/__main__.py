@@ -1,0 +1,5 @@
+"""``python -m cometmq`` is the ``cometmq`` program."""
+
+from cometmq.cli import main
+
+main()

@@ -1,0 +1,268 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Compiled twin of ``codec.command.decode_frames``.
+
+Theory of operation: the code here handles what real clients send, written the way they write it,
+and steps aside for everything else. A scanner that meets anything unusual (an escape it does not
+know, an integer that is none, invalid UTF-8) gives up without an opinion, and the plain code
+decides: there is one set of rules and one set of error messages.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from cometmq._fast.headers cimport Layout, layout_of, read_binary, read_json
+from cometmq._fast.scanner cimport (
+    V_ESCAPED_TEXT,
+    V_NULL,
+    V_NUMBER,
+    V_TEXT,
+    Bytes,
+    Scan,
+    Value,
+    as_int32,
+    as_text,
+    is_key,
+    load16,
+    load32,
+    scan_string,
+    scan_value,
+    skip_blanks,
+    skip_object,
+    take,
+)
+
+
+cdef extern from "Python.h":
+    PyObject *PyDict_GetItem(object table, object key)
+
+
+cdef enum:
+    HEADER_MASK = 0xFFFFFF
+    CODES_MAX = 512
+
+cdef object _command_type = None
+cdef object _plain_frame = None
+cdef dict _languages = {}
+cdef dict _layouts = {}
+cdef PyObject *_layout_by_code[CODES_MAX]
+
+
+def bind(command_type, plain_frame, dict languages, dict header_types):
+    """Receive what lies in the layer above; called once by ``codec.core``.
+
+    Requests with a code in ``header_types`` get their typed header while their bytes are at hand.
+    """
+    global _command_type, _plain_frame, _languages
+    _command_type = command_type
+    _plain_frame = plain_frame
+    _languages = languages
+    for code, header_type in header_types.items():
+        layout = _layouts[code] = layout_of(header_type)
+        _layout_by_code[<int>code] = <PyObject *>layout
+
+
+cdef inline PyObject *layout_for(int64_t code, int64_t flag) noexcept:
+    """The layout to read at once, or NULL; the code of a response says nothing about its fields."""
+    return _layout_by_code[code] if 0 < code < CODES_MAX and not flag & 1 else NULL
+
+
+def decode_frames(data, Py_ssize_t begin=0, end=None, Py_ssize_t frame_bytes_max=16777216):
+    """See ``codec.command.decode_frames``."""
+    cdef Py_buffer view
+    if type(data) is bytes:
+        return decode_all(
+            data, <Bytes>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), begin, end, frame_bytes_max
+        )
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return decode_all(data, <Bytes>view.buf, view.len, begin, end, frame_bytes_max)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef tuple decode_all(
+    data, Bytes bytes_of, Py_ssize_t size, Py_ssize_t position, end, Py_ssize_t frame_bytes_max
+):
+    cdef Py_ssize_t stop = size if end is None else min(<Py_ssize_t>end, size)
+    cdef list commands = []
+    while True:
+        position = decode_usual(bytes_of, position, stop, frame_bytes_max, commands)
+        if stop - position < 8 and commands:
+            return commands, position
+        # Incomplete, or something this scanner does not judge: the plain code does.
+        found, position = _plain_frame(data, position, stop, frame_bytes_max, commands)
+        if not found:
+            return commands, position
+
+
+cdef Py_ssize_t decode_usual(
+    Bytes data, Py_ssize_t position, Py_ssize_t stop, Py_ssize_t frame_bytes_max, list commands
+) except -1:
+    """Append frames while they are complete and ordinary; the position of the first that is not."""
+    cdef int64_t length
+    cdef uint32_t word
+    cdef Py_ssize_t header_bytes
+    while stop - position >= 8:
+        length = <int32_t>load32(data + position)
+        word = load32(data + position + 4)
+        header_bytes = word & HEADER_MASK
+        if length < 4 or length + 4 > frame_bytes_max or header_bytes > length - 4:
+            break
+        if length + 4 > stop - position:
+            break
+        command = decode_one(
+            data + position + 8, header_bytes, length - 4 - header_bytes, word >> 24
+        )
+        if command is None:
+            break
+        commands.append(command)
+        position += 4 + length
+    return position
+
+
+cdef object decode_one(Bytes header, Py_ssize_t header_bytes, Py_ssize_t body_bytes, uint32_t kind):
+    if kind == 0:
+        return decode_json(header, header_bytes, body_bytes)
+    if kind == 1:
+        return decode_binary(header, header_bytes, body_bytes)
+    return None
+
+
+cdef object decode_binary(Bytes header, Py_ssize_t size, Py_ssize_t body_bytes):
+    cdef int64_t remark_bytes, ext_bytes
+    cdef Py_ssize_t position
+    cdef PyObject *layout
+    cdef Bytes begin
+    if size < 21:
+        return None
+    remark_bytes = <int32_t>load32(header + 13)
+    position = 17 + remark_bytes
+    if remark_bytes < 0 or position + 4 > size:
+        return None
+    ext_bytes = <int32_t>load32(header + position)
+    if ext_bytes < 0 or position + 4 + ext_bytes > size:
+        return None
+    remark = None
+    if remark_bytes:
+        remark = PyUnicode_DecodeUTF8(<const char *>header + 17, remark_bytes, "replace")
+    ext = typed = None
+    if ext_bytes:
+        ext = PyBytes_FromStringAndSize(<const char *>header + position + 4, ext_bytes)
+        layout = layout_for(load16(header), header[12])
+        if layout != NULL:
+            begin = header + position + 4
+            typed = read_binary(begin, begin + ext_bytes, <Layout>layout)
+    body = PyBytes_FromStringAndSize(<const char *>header + size, body_bytes)
+    return _command_type(
+        load16(header), header[2], load16(header + 3), <int32_t>load32(header + 5),
+        <int32_t>load32(header + 9), remark, 1, ext, body, typed,
+    )
+
+
+cdef object decode_json(Bytes header, Py_ssize_t size, Py_ssize_t body_bytes):
+    cdef Scan s
+    cdef Value key, value, language, remark, ext
+    cdef int64_t code = 0, version = 0, opaque = 0, flag = 0
+    cdef int64_t *number
+    cdef PyObject *layout
+    cdef bint has_code = False, readable = True
+    typed = None
+    s.p = header
+    s.end = header + size
+    s.high = False
+    language.kind = remark.kind = ext.kind = V_NULL
+    ext.begin = ext.end = header
+    if not take(&s, 123):
+        return None
+    while True:
+        skip_blanks(&s)
+        if s.p >= s.end or s.p[0] != 34 or not scan_string(&s, &key) or not take(&s, 58):
+            return None
+        number = NULL
+        if is_key(&key, "extFields", 9):
+            ext.begin = s.p
+            layout = layout_for(code, flag)
+            if layout == NULL:
+                if not skip_object(&s, &ext):
+                    return None
+            else:
+                typed = read_json(&s, <Layout>layout, &readable)
+                if not readable:
+                    return None
+                ext.end = s.p
+        elif is_key(&key, "language", 8):
+            if not scan_value(&s, &language):
+                return None
+        elif is_key(&key, "remark", 6):
+            if not scan_value(&s, &remark):
+                return None
+        else:
+            if not scan_value(&s, &value):
+                return None
+            if is_key(&key, "code", 4):
+                number = &code
+                has_code = True
+            elif is_key(&key, "opaque", 6):
+                number = &opaque
+            elif is_key(&key, "flag", 4):
+                number = &flag
+            elif is_key(&key, "version", 7):
+                number = &version
+            if number != NULL and not (value.kind == V_NUMBER and as_int32(&value, number)):
+                return None
+        if take(&s, 125):
+            break
+        if not take(&s, 44):
+            return None
+    skip_blanks(&s)
+    if s.p != s.end or not has_code or (s.high and not is_utf8(header, size)):
+        return None
+    return build_json_command(
+        code, &language, version, opaque, flag, &remark, &ext, header + size, body_bytes, typed
+    )
+
+
+cdef bint is_utf8(Bytes text, Py_ssize_t size):
+    try:
+        PyUnicode_DecodeUTF8(<const char *>text, size, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef object build_json_command(
+    int64_t code, Value *language, int64_t version, int64_t opaque, int64_t flag, Value *remark,
+    Value *ext, Bytes body, Py_ssize_t body_bytes, typed,
+):
+    spoken = language_code(language)
+    if spoken is None:
+        return None
+    note = None
+    if remark.kind != V_NULL:
+        if remark.kind != V_TEXT and remark.kind != V_ESCAPED_TEXT:
+            return None
+        note = as_text(remark)
+        if note is None:
+            return None
+    fields = None
+    if ext.end > ext.begin:
+        fields = PyBytes_FromStringAndSize(<const char *>ext.begin, ext.end - ext.begin)
+    return _command_type(
+        code, spoken, version, opaque, flag, note, 0, fields,
+        PyBytes_FromStringAndSize(<const char *>body, body_bytes), typed,
+    )
+
+
+cdef object language_code(Value *language):
+    """The number of a language given by its name as everyone writes it; None for other forms."""
+    cdef PyObject *found
+    if language.kind != V_TEXT:
+        return None
+    if is_key(language, "JAVA", 4):
+        return 0
+    name = PyBytes_FromStringAndSize(<const char *>language.begin, language.end - language.begin)
+    found = PyDict_GetItem(_languages, name)
+    return None if found == NULL else <object>found

@@ -1,0 +1,137 @@
+"""The program: its commands, and the one place where an exception becomes an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, TextIO
+
+import click
+
+from cometmq._version import __version__
+from cometmq.cli.command import Example, LazyCommand, LazyGroup
+from cometmq.cli.frame import Frame
+from cometmq.cli.output import Format
+from cometmq.cli.problems import ExitCode, problem_of
+
+
+class App(LazyGroup):
+    """The root command. Nothing but ``SystemExit`` leaves its ``main``."""
+
+    def main(self, args: Any = None, prog_name: Any = None, *_: Any, **extra: Any) -> Any:
+        """Run with ``args`` (default: the process's) and exit; ``extra`` is for click's runner."""
+        if "_COMETMQ_COMPLETE" in os.environ:
+            return super().main(args, prog_name, **extra)
+        arguments = sys.argv[1:] if args is None else list(args)
+        sys.exit(self.run(arguments, prog_name=prog_name or "cometmq"))
+
+    def run(self, arguments: Sequence[str], *, prog_name: str = "cometmq") -> int:
+        """Run one command line and return its exit code, whatever happens."""
+        frame = Frame(environment=os.environ)
+        try:
+            return self._run(frame, list(arguments), prog_name)
+        except (KeyboardInterrupt, click.Abort):
+            return ExitCode.INTERRUPTED
+        except BrokenPipeError:
+            _settle(sys.stdout)
+            _settle(sys.stderr)
+            return ExitCode.OUTPUT_CLOSED
+        except Exception as error:
+            # A command line that did not parse may not have got as far as its -o.
+            frame.output = frame.output or _wanted_output(arguments)
+            return _report(frame, error)
+
+    def _run(self, frame: Frame, arguments: list[str], prog_name: str) -> int:
+        try:
+            with self.make_context(prog_name, arguments, obj=frame) as context:
+                self.invoke(context)
+        except click.exceptions.Exit as leaving:
+            return leaving.exit_code
+        return ExitCode.DONE
+
+
+def _report(frame: Frame, error: Exception) -> ExitCode:
+    problem = problem_of(error)
+    _settle(sys.stdout)
+    try:
+        if frame.is_debug:
+            traceback.print_exception(error)
+        frame.complain(problem)
+    except OSError:
+        _settle(sys.stderr)
+    return problem.exit_code
+
+
+def _settle(stream: TextIO | None) -> None:
+    """Flush ``stream``, or send what it still holds nowhere.
+
+    Else the interpreter would try again on its way out, complain in its own words and spoil the
+    exit code.
+    """
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _wanted_output(arguments: Sequence[str]) -> Format | None:
+    """The ``-o`` in ``arguments``, found without understanding the rest of them."""
+    wanted = None
+    for argument, following in pairwise([*arguments, ""]):
+        if argument == "--":
+            break
+        if argument in ("-o", "--output"):
+            value = following
+        elif argument.startswith("--output="):
+            value = argument.removeprefix("--output=")
+        elif argument.startswith("-o"):
+            value = argument.removeprefix("-o")
+        else:
+            continue
+        wanted = Format(value) if value in list(Format) else wanted
+    return wanted
+
+
+def _print_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        click.echo(f"cometmq {__version__}")
+        context.exit()
+
+
+COMMANDS = {
+    "version": LazyCommand("cometmq.cli.commands.version", "Show the version and what it runs on."),
+    "doctor": LazyCommand(
+        "cometmq.cli.commands.doctor", "Check this machine for what would get in the way."
+    ),
+    "decode": LazyCommand(
+        "cometmq.cli.commands.decode", "Explain bytes of RocketMQ's protocol and store."
+    ),
+}
+
+app = App(
+    name="cometmq",
+    help="""Apache RocketMQ's messaging system in Python: same wire protocol, same store format.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 unreachable.""",
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Print the version and exit.",
+        )
+    ],
+    examples=(
+        Example("What is installed, as JSON", "cometmq version -o json"),
+        Example("Is this machine fit for a broker?", "cometmq doctor"),
+    ),
+)

@@ -1,0 +1,129 @@
+"""``cometmq doctor``: what on this machine would get in the way, and what to do about it."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from cometmq.cli.command import Command, Example
+from cometmq.cli.frame import Frame, pass_frame
+from cometmq.cli.machine import Machine, Package, this_machine
+from cometmq.cli.problems import ExitCode
+from cometmq.cli.yaml_writer import Plain
+
+PYTHON_MIN = (3, 11)
+FILES_MIN = 256
+"""Below this a broker cannot open its own store files, never mind connections."""
+FILES_COMFORTABLE = 8192
+"""A few thousand connections and queues; each takes a descriptor."""
+
+_USES = {
+    "uvloop": ("", "network traffic costs more CPU without it"),
+    "lz4": ("compress", "messages compressed with LZ4 cannot be read"),
+    "zstandard": ("compress", "messages compressed with Zstandard cannot be read"),
+}
+
+
+class Status(enum.StrEnum):
+    """How a check turned out."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: Status
+    detail: str
+    next_step: str = ""
+
+    def as_record(self) -> Mapping[str, Plain]:
+        return {
+            "check": self.name,
+            "status": self.status.value,
+            "detail": self.detail,
+            "next_step": self.next_step or None,
+        }
+
+
+def examine(machine: Machine) -> list[Check]:
+    """Every check, in the order a person would go through them."""
+    packages = [_package(name, package) for name, package in machine.packages.items()]
+    return [_python(machine), _core(machine), *packages, _files(machine)]
+
+
+def _python(machine: Machine) -> Check:
+    found = ".".join(map(str, machine.python))
+    if machine.python < PYTHON_MIN:
+        wanted = ".".join(map(str, PYTHON_MIN))
+        advice = f"install Python {wanted} or later and make a new environment with it"
+        return Check("python", Status.FAIL, f"{found} is too old", advice)
+    return Check("python", Status.OK, f"{found} {machine.implementation}")
+
+
+def _core(machine: Machine) -> Check:
+    if machine.core == "compiled":
+        return Check("core", Status.OK, "compiled")
+    if machine.is_core_forced:
+        advice = "unset COMETMQ_PURE to use the compiled core"
+        return Check("core", Status.WARN, "plain, because COMETMQ_PURE=1", advice)
+    advice = "install a C compiler, then: pip install --force-reinstall cometmq"
+    return Check("core", Status.WARN, "plain: works, but several times slower", advice)
+
+
+def _package(name: str, package: Package) -> Check:
+    extra, loss = _USES[name]
+    wanted = f"cometmq[{extra}]" if extra else name
+    if package.fault:
+        advice = f"pip install --force-reinstall {name}"
+        detail = f"{package.version} is installed but cannot be imported: {package.fault}"
+        return Check(name, Status.FAIL, detail, advice)
+    if package.version is None:
+        return Check(name, Status.WARN, f"not installed: {loss}", f"pip install '{wanted}'")
+    return Check(name, Status.OK, package.version)
+
+
+def _files(machine: Machine) -> Check:
+    if machine.file_limit is None:
+        return Check("open files", Status.OK, "no limit on this platform")
+    soft, hard = machine.file_limit
+    if soft < 0 or soft >= FILES_COMFORTABLE:
+        return Check("open files", Status.OK, "no limit" if soft < 0 else f"up to {soft}")
+    status = Status.FAIL if soft < FILES_MIN else Status.WARN
+    detail = f"up to {soft}: each connection and each store file takes one"
+    if 0 <= hard < FILES_COMFORTABLE:
+        advice = "raise the hard limit (limits.conf, or LimitNOFILE= in the systemd unit)"
+    else:
+        advice = f"ulimit -n {FILES_COMFORTABLE if hard < 0 else hard}"
+    return Check("open files", status, detail, advice)
+
+
+@click.command(
+    "doctor",
+    cls=Command,
+    examples=(
+        Example("What should I fix?", "cometmq doctor"),
+        Example("Only what is not in order", "cometmq doctor -o plain | grep -vw ok"),
+    ),
+)
+@click.pass_context
+@pass_frame
+def command(frame: Frame, context: click.Context) -> None:
+    """Check this machine for what would get in the way.
+
+    Each check ends as ok, warn (it works, but worse than it could) or fail. The exit code is 1
+    when a check failed.
+    """
+    checks = examine(this_machine())
+    frame.show_rows(
+        [check.as_record() for check in checks],
+        columns=("check", "status", "detail", "next_step"),
+        colours={"status": {"ok": "green", "warn": "yellow", "fail": "red"}},
+    )
+    if any(check.status is Status.FAIL for check in checks):
+        context.exit(ExitCode.FAILED)

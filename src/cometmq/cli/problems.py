@@ -1,0 +1,104 @@
+"""From an exception to what a person reads and a script tests: fact, next step, exit code."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from cometmq.cli.yaml_writer import Plain
+from cometmq.errors import CometError, NotFound, SettingsError, Unreachable
+
+
+class ExitCode(enum.IntEnum):
+    """How the program ended."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+    OUTPUT_CLOSED = 141  # 128 + SIGPIPE: whoever read our output went away
+
+
+_EXIT_CODES: Mapping[type[CometError], ExitCode] = {
+    SettingsError: ExitCode.USAGE,
+    NotFound: ExitCode.NOT_FOUND,
+    Unreachable: ExitCode.UNREACHABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a command did not do what was asked."""
+
+    fact: str
+    next_step: str
+    kind: str
+    exit_code: ExitCode
+
+    def as_text(self) -> str:
+        """The fact and what to do about it, for people."""
+        lines = [f"error: {self.fact}"] + [f"  next: {self.next_step}"] * bool(self.next_step)
+        return "\n".join(lines)
+
+    def as_record(self) -> Mapping[str, Plain]:
+        """The same for programs."""
+        facts = {
+            "fact": self.fact,
+            "next": self.next_step or None,
+            "kind": self.kind,
+            "exit_code": int(self.exit_code),
+        }
+        return {"error": facts}
+
+
+def problem_of(error: Exception) -> Problem:
+    """What to tell the user about ``error``; an exception nobody planned for is our bug."""
+    if isinstance(error, CometError):
+        fact = error.fact or str(error)
+        return Problem(fact, error.next_step, type(error).__name__, _exit_code(error))
+    if isinstance(error, click.ClickException):
+        return _misuse(error)
+    if isinstance(error, OSError):
+        return _system(error)
+    fact = f"unexpected {type(error).__name__}: {error}".removesuffix(": ")
+    advice = "run again with --debug for the traceback, and report it as a bug"
+    return Problem(fact, advice, type(error).__name__, ExitCode.FAILED)
+
+
+def _exit_code(error: CometError) -> ExitCode:
+    codes = (code for kind, code in _EXIT_CODES.items() if isinstance(error, kind))
+    return next(codes, ExitCode.FAILED)
+
+
+def _misuse(error: click.ClickException) -> Problem:
+    if not isinstance(error, click.UsageError):
+        return Problem(_sentence(error.format_message()), "", "Failure", ExitCode.FAILED)
+    program = error.ctx.command_path if error.ctx else "cometmq"
+    similar = getattr(error, "possibilities", None)
+    if similar:
+        advice = f"did you mean '{similar[0]}'? see '{program} --help'"
+        return Problem(_sentence(error.message), advice, "Usage", ExitCode.USAGE)
+    advice = f"see '{program} --help'"
+    return Problem(_sentence(error.format_message()), advice, "Usage", ExitCode.USAGE)
+
+
+def _sentence(message: str) -> str:
+    """click's sentence in the form of ours: it continues a line and has no stop."""
+    message = message.strip().removesuffix(".")
+    is_word = message[1:2].islower() or message[1:2] == " "
+    return message[:1].lower() + message[1:] if is_word else message
+
+
+def _system(error: OSError) -> Problem:
+    reason = error.strerror or str(error) or type(error).__name__
+    kind = type(error).__name__
+    if isinstance(error, ConnectionError | TimeoutError):
+        advice = "check the address and that the server is running"
+        return Problem(reason, advice, kind, ExitCode.UNREACHABLE)
+    if isinstance(error, FileNotFoundError):
+        return Problem(f"no such file: '{error.filename}'", "", kind, ExitCode.NOT_FOUND)
+    fact = f"'{error.filename}': {reason}" if error.filename else reason
+    return Problem(fact, "", kind, ExitCode.FAILED)

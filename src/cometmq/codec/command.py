@@ -1,0 +1,188 @@
+"""A remoting command: what a frame carries, and the frames made from it.
+
+Reading keeps the ext fields as the bytes that came: handlers of send and pull take their typed
+header straight from them (``codec.core``), everyone else asks for ``ext_fields`` once. Nothing is
+re-serialised on the way, so unknown fields survive for the signature check.
+"""
+
+import enum
+
+import msgspec
+
+from cometmq.codec import binary_header, json_header
+from cometmq.codec.codes import VERSION, LanguageCode, language_from
+from cometmq.codec.frame import Buffer, Frame, locate, prefix
+from cometmq.codec.headers.base import Header
+from cometmq.errors import RemoteProtocolError
+from cometmq.model.limits import FRAME_BYTES_MAX
+
+LANGUAGE = LanguageCode.PYTHON
+"""What we say of ourselves; a code every peer knows."""
+
+
+class Serialization(enum.IntEnum):
+    """How a header is written; the body is never affected."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+class CommandFlag(enum.IntFlag):
+    RESPONSE = 1
+    ONEWAY = 2
+
+
+class Command(msgspec.Struct, gc=False):
+    """One request or response.
+
+    ``code`` is a request code, or a response code when ``is_response``. ``ext`` is private to the
+    codecs: wire bytes, a dictionary, or None when the header has no ext fields. So is ``header``:
+    the typed form where the compiled core has already made it; ask ``codec.core.read``.
+    """
+
+    code: int
+    language: int = LANGUAGE
+    version: int = VERSION
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    serialization: int = Serialization.JSON
+    ext: dict[str, str] | bytes | None = None
+    body: bytes = b""
+    header: Header | None = None
+
+    @property
+    def is_response(self) -> bool:
+        return self.flag & 1 == 1
+
+    @property
+    def is_oneway(self) -> bool:
+        """True for a request that must never be answered, not even with an error."""
+        return self.flag & 3 == 2
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """All ext fields as text, unknown ones included, in the order sent."""
+        ext = self.ext
+        if isinstance(ext, dict):
+            return ext
+        if ext is None:
+            return {}
+        parse = json_header.parse_ext if self.serialization == 0 else binary_header.parse_ext
+        fields = parse(ext)
+        self.ext = fields
+        return fields
+
+    def answer(
+        self,
+        code: int,
+        remark: str | None = None,
+        *,
+        header: Header | None = None,
+        body: bytes = b"",
+    ) -> "Command":
+        """The response to this request, in the serialization the peer chose."""
+        return Command(
+            code,
+            opaque=self.opaque,
+            flag=CommandFlag.RESPONSE,
+            remark=remark,
+            serialization=self.serialization,
+            ext=None if header is None else header.to_ext(),
+            body=body,
+        )
+
+
+def request(
+    code: int,
+    header: Header | None = None,
+    *,
+    opaque: int = 0,
+    body: bytes = b"",
+    oneway: bool = False,
+    serialization: Serialization = Serialization.JSON,
+) -> Command:
+    """A request of ours; the connection that sends it sets ``opaque``."""
+    return Command(
+        code,
+        opaque=opaque,
+        flag=CommandFlag.ONEWAY if oneway else 0,
+        serialization=serialization,
+        ext=None if header is None else header.to_ext(),
+        body=body,
+    )
+
+
+def decode_frames(
+    data: Buffer, begin: int = 0, end: int | None = None, frame_bytes_max: int = FRAME_BYTES_MAX
+) -> tuple[list[Command], int]:
+    """Every complete frame in ``data[begin:end]``, and the position after the last of them.
+
+    A broken frame raises RemoteProtocolError only when it comes first: what was good before it is
+    returned (and may be answered), and the next call meets the broken one.
+    """
+    position = begin
+    stop = len(data) if end is None else end
+    commands: list[Command] = []
+    found = True
+    while found:
+        found, position = decode_next(data, position, stop, frame_bytes_max, commands)
+    return commands, position
+
+
+def decode_next(
+    data: Buffer, position: int, stop: int, frame_bytes_max: int, commands: list[Command]
+) -> tuple[bool, int]:
+    """Append the command at ``position`` if its frame is complete; was it, and where to go on."""
+    try:
+        frame = locate(data, position, stop, frame_bytes_max)
+        if frame is None:
+            return False, position
+        commands.append(decode_frame(data, frame))
+    except RemoteProtocolError:
+        if not commands:
+            raise
+        return False, position
+    return True, frame.end
+
+
+def decode_frame(data: Buffer, frame: Frame) -> Command:
+    """The command in a located frame; its values share no memory with ``data``."""
+    header = bytes(data[frame.header : frame.body])
+    body = bytes(data[frame.body : frame.end])
+    if frame.serialization == Serialization.JSON:
+        got = json_header.decode(header)
+        ext = bytes(got.ext)
+        language = language_from(got.language)
+        fields = None if ext == b"null" else ext or None
+        return Command(
+            got.code, language, got.version, got.opaque, got.flag, got.remark, 0, fields, body
+        )
+    if frame.serialization == Serialization.ROCKETMQ:
+        code, language, version, opaque, flag, remark, entries = binary_header.decode(header)
+        return Command(code, language, version, opaque, flag, remark, 1, entries or None, body)
+    raise RemoteProtocolError(f"unknown header serialization {frame.serialization}")
+
+
+def encode(command: Command) -> bytes:
+    """The whole frame."""
+    return encode_head(command, len(command.body)) + command.body
+
+
+def encode_head(command: Command, body_bytes: int) -> bytes:
+    """Everything before the body, for answers whose body leaves as slices of the mapped log."""
+    ext = None if command.ext is None else command.ext_fields
+    fields = command.version, command.opaque, command.flag, command.remark, ext
+    if command.serialization == Serialization.JSON:
+        header = json_header.encode(command.code, language_name(command.language), *fields)
+    else:
+        header = binary_header.encode(command.code, command.language, *fields)
+    return prefix(command.serialization, len(header), body_bytes) + header
+
+
+def language_name(code: int) -> str:
+    """The enum name of a language code; an unknown one is written as OTHER."""
+    try:
+        return LanguageCode(code).name
+    except ValueError:
+        return LanguageCode.OTHER.name

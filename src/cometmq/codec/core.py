@@ -1,0 +1,94 @@
+"""The hot functions: compiled where the extension is there, plain otherwise. Chosen here only.
+
+``COMETMQ_PURE=1`` in the environment forces the plain ones. Both sides have the same signatures,
+results and errors; one test suite runs against both.
+"""
+
+import os
+from typing import Final, TypeVar
+
+import msgspec
+
+from cometmq.codec import command as plain_command
+from cometmq.codec import queue_entry as plain_queue_entry
+from cometmq.codec import record as plain_record
+from cometmq.codec.codes import VERSION, LanguageCode
+from cometmq.codec.command import LANGUAGE, Command
+from cometmq.codec.headers.base import FieldKind, Header, fields
+from cometmq.codec.headers.pull import PullMessage
+from cometmq.codec.headers.send import SendMessage, SendMessageV2
+
+H = TypeVar("H", bound=Header)
+
+
+def plain_read(command: Command, header_type: type[H]) -> H:
+    """The typed header of ``command``; raises RemoteProtocolError naming the field at fault."""
+    return header_type.from_ext(command.ext_fields)
+
+
+def plain_encode_head(
+    serialization: int,
+    code: int,
+    opaque: int,
+    flag: int,
+    remark: str | None,
+    header: Header | None,
+    body_bytes: int,
+) -> bytes:
+    """Everything of a frame before its body, said in our name (language and version)."""
+    ext = None if header is None else header.to_ext()
+    command = Command(code, LANGUAGE, VERSION, opaque, flag, remark, serialization, ext)
+    return plain_command.encode_head(command, body_bytes)
+
+
+def active() -> str:
+    """``compiled`` or ``plain``: what runs in this process."""
+    return "plain" if _compiled is None else "compiled"
+
+
+def _load_compiled() -> bool | None:
+    """Bind the compiled modules to what they need from this layer; None when plain code must do."""
+    if os.environ.get("COMETMQ_PURE") == "1":
+        return None
+    try:
+        from cometmq._fast import frames, headers, heads, records
+    except ImportError:
+        return None
+    languages = {language.name.encode(): int(language) for language in LanguageCode}
+    headers.bind(_describe)
+    frames.bind(Command, plain_command.decode_next, languages, _HOT_REQUESTS)
+    heads.bind(msgspec.structs.astuple, plain_encode_head, int(LANGUAGE), LANGUAGE.name, VERSION)
+    records.bind(plain_record.encode_into, plain_queue_entry.pack_into, plain_queue_entry.scan)
+    return True
+
+
+def _describe(header_type: type[Header]) -> tuple[list[bytes], list[int], list[bool]]:
+    """A header class as the compiled modules want it: wire names, kinds, which are required."""
+    table = fields(header_type)
+    kinds = [_KIND_NUMBERS.get(field.kind, 5) for field in table]
+    return [field.wire_name.encode() for field in table], kinds, [f.is_required for f in table]
+
+
+_HOT_REQUESTS: Final[dict[int, type[Header]]] = {
+    int(code): header_type
+    for header_type in (SendMessage, SendMessageV2, PullMessage)
+    for code in header_type.requests
+}
+_KIND_NUMBERS: Final = {
+    FieldKind.TEXT: 0,
+    FieldKind.INT32: 1,
+    FieldKind.INT64: 2,
+    FieldKind.BOOL: 3,
+    FieldKind.LOOSE_BOOL: 4,
+}
+_compiled = _load_compiled()
+
+if _compiled is None:
+    decode_frames = plain_command.decode_frames
+    read = plain_read
+    encode_head = plain_encode_head
+    encode_record_into = plain_record.encode_into
+    pack_entry_into = plain_queue_entry.pack_into
+    scan_entries = plain_queue_entry.scan
+else:
+    pass

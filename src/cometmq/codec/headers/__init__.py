@@ -1,0 +1,74 @@
+"""The typed headers of requests and answers, by family, and which code has which.
+
+A header knows its fields and nothing else: no body, no command, no meaning. Requests and answers
+without ext fields have no header and are not listed here.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from cometmq.codec.codes import RequestCode
+from cometmq.codec.headers import (
+    acl,
+    clients,
+    groups,
+    nameserver,
+    offsets,
+    pop,
+    pull,
+    query,
+    recall,
+    registration,
+    reply,
+    runtime,
+    send,
+    topics,
+    transaction,
+)
+from cometmq.codec.headers.base import BASE_FIELDS, I32, I64, Header, LooseBool
+
+__all__ = [
+    "BASE_FIELDS",
+    "I32",
+    "I64",
+    "REQUEST_HEADERS",
+    "RESPONSE_HEADERS",
+    "Header",
+    "LooseBool",
+]
+
+_FAMILIES = (
+    acl,
+    clients,
+    groups,
+    nameserver,
+    offsets,
+    pop,
+    pull,
+    query,
+    recall,
+    registration,
+    reply,
+    runtime,
+    send,
+    topics,
+    transaction,
+)
+
+
+def _headers() -> Iterator[type[Header]]:
+    for family in _FAMILIES:
+        for value in vars(family).values():
+            if isinstance(value, type) and issubclass(value, Header):
+                yield value
+
+
+REQUEST_HEADERS: Mapping[RequestCode, type[Header]] = MappingProxyType(
+    {code: header for header in _headers() for code in header.requests}
+)
+"""The header of each request that has ext fields."""
+
+RESPONSE_HEADERS: Mapping[RequestCode, type[Header]] = MappingProxyType(
+    {code: header for header in _headers() for code in header.answers}
+)
+"""The header of the answer to each request whose answer has ext fields."""

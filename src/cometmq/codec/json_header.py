@@ -1,0 +1,100 @@
+"""The JSON form of a command's header: loose reading, strict writing.
+
+Writing produces what Apache's own servers and clients produce: keys in alphabetical order, no
+white space, every ext field a string. Go and C++ peers discard anything looser.
+"""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from cometmq.errors import RemoteProtocolError
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_NO_EXT: Final = msgspec.Raw(b"")
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """A header with its ext fields still as JSON text: most handlers never need the dictionary."""
+
+    code: _Int32
+    language: str | int = "OTHER"
+    version: _Int32 = 0
+    opaque: _Int32 = 0
+    flag: _Int32 = 0
+    remark: str | None = None
+    ext: msgspec.Raw = msgspec.field(default=_NO_EXT, name="extFields")
+
+
+_envelope = msgspec.json.Decoder(Envelope, strict=False)
+_texts = msgspec.json.Decoder(dict[str, str])
+_scalars = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_text = msgspec.json.Decoder(str)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def decode(header: bytes) -> Envelope:
+    """Read a header as any known client writes it; what cannot be read raises."""
+    try:
+        return _envelope.decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        # Java decodes bytes with replacement characters, so a C++ client that puts text of another
+        # encoding into a property gets through there; it must here.
+        repaired = header.decode("utf-8", "replace").encode()
+        if repaired == header:
+            raise RemoteProtocolError(f"JSON header cannot be read: {error}") from error
+    return decode(repaired)
+
+
+def parse_ext(written: bytes) -> dict[str, str]:
+    """The ext fields as text, in the order sent; numbers and booleans as they were written."""
+    try:
+        return _texts.decode(written)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _parse_loose_ext(written)
+
+
+def _parse_loose_ext(written: bytes) -> dict[str, str]:
+    try:
+        scalars = _scalars.decode(written.decode("utf-8", "replace"))
+        return {
+            name: text
+            for name, value in scalars.items()
+            if (text := _scalar_text(value)) is not None
+        }
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RemoteProtocolError(f"extFields cannot be read: {error}") from error
+
+
+def _scalar_text(value: msgspec.Raw) -> str | None:
+    written = bytes(value)
+    match written[:1]:
+        case b'"':
+            return _text.decode(written)
+        case b"{" | b"[":
+            raise RemoteProtocolError("extFields holds an object or array where a text is expected")
+        case _:
+            return None if written == b"null" else written.decode("ascii")
+
+
+def encode(
+    code: int,
+    language: str,
+    version: int,
+    opaque: int,
+    flag: int,
+    remark: str | None,
+    ext: dict[str, str] | None,
+) -> bytes:
+    """Write a header; ``ext`` None leaves ``extFields`` out, an empty one is written as ``{}``."""
+    fields: dict[str, Any] = {"code": code}
+    if ext is not None:
+        fields["extFields"] = ext
+    fields["flag"] = flag
+    fields["language"] = language
+    fields["opaque"] = opaque
+    if remark is not None:
+        fields["remark"] = remark
+    fields["serializeTypeCurrentRPC"] = "JSON"
+    fields["version"] = version
+    return _encode(fields)

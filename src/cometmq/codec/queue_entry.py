@@ -1,0 +1,117 @@
+"""Entries of a consume queue: where the n-th message of a queue lies in the commit log.
+
+::
+
+    i64 physical offset   of the record
+    i32 size              of the whole record
+    i64 tags code         Java hash of the tag, 0 without one
+
+In the queue of a delayed message the tags code is the delivery time; with the extension switched
+on it is the address of a unit there (``queue_extension``). Entry ``n`` lies at byte ``n * 20``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from cometmq.codec.java import INT32_MAX, INT32_MIN, string_hash
+from cometmq.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+ENTRY_BYTES: Final = 20
+
+_ENTRY = struct.Struct(">qiq")
+
+_DELAY_UNKNOWN_MS = 1000
+
+
+class QueueEntry(msgspec.Struct, frozen=True, gc=False):
+    """One entry, its fields in the order of the bytes."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+FILLER: Final = QueueEntry(physical_offset=0, size=INT32_MAX, tags_code=0)
+"""Stands for the entries before the first one of a queue that does not begin at offset 0."""
+
+
+def pack(physical_offset: int, size: int, tags_code: int) -> bytes:
+    """Return the 20 bytes. Raises LocalProtocolError when a value does not fit into its field."""
+    try:
+        return _ENTRY.pack(physical_offset, size, tags_code)
+    except struct.error as error:
+        raise LocalProtocolError(f"not a queue entry: {error}") from error
+
+
+def pack_into(
+    target: WriteableBuffer, position: int, physical_offset: int, size: int, tags_code: int
+) -> None:
+    """Write the 20 bytes at ``position``, or raise LocalProtocolError with nothing written."""
+    entry = pack(physical_offset, size, tags_code)
+    with memoryview(target) as view:
+        if position < 0 or position + ENTRY_BYTES > view.nbytes:
+            raise LocalProtocolError(f"no room for an entry at {position} of {view.nbytes} bytes")
+        view[position : position + ENTRY_BYTES] = entry
+
+
+def unpack(data: ReadableBuffer, position: int = 0) -> QueueEntry:
+    """Return the entry at ``position``; ask ``is_valid`` whether it has been written."""
+    assert position >= 0, position
+    try:
+        return QueueEntry(*_ENTRY.unpack_from(data, position))
+    except struct.error as error:
+        raise RemoteProtocolError(f"no complete queue entry at {position}") from error
+
+
+def is_valid(entry: QueueEntry) -> bool:
+    """Tell whether the entry was written; the zeros of a fresh file were not. A filler was."""
+    return entry.physical_offset >= 0 and entry.size > 0
+
+
+def scan(
+    data: ReadableBuffer, begin: int, end: int, tags: frozenset[int] | None, limit: int
+) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the matching entries among the bytes ``[begin, end)`` and how many were examined.
+
+    A match is ``(number, physical_offset, size)``, numbers counted from ``begin``. ``tags`` None
+    matches all; an entry with an extension address always matches, the extension decides. The walk
+    ends after ``limit`` matches, before the first entry that was never written, and before an
+    incomplete one.
+    """
+    assert 0 <= begin <= end, (begin, end)
+    matches: list[tuple[int, int, int]] = []
+    examined = 0
+    if limit <= 0:
+        return matches, examined
+    with memoryview(data) as view:
+        end = min(end, view.nbytes)
+        whole = (end - begin) // ENTRY_BYTES * ENTRY_BYTES
+        for physical_offset, size, tags_code in _ENTRY.iter_unpack(view[begin : begin + whole]):
+            if physical_offset < 0 or size <= 0:
+                break
+            if tags is None or tags_code in tags or tags_code < INT32_MIN:
+                matches.append((examined, physical_offset, size))
+            examined += 1
+            if len(matches) == limit:
+                break
+    return matches, examined
+
+
+def tags_code(tags: str | None) -> int:
+    """Return the code of a message's TAGS property."""
+    return string_hash(tags) if tags else 0
+
+
+def delay_tags_code(store_timestamp: int, delay_ms: int | None) -> int:
+    """Return the code of a delayed message: the time of its delivery.
+
+    ``delay_ms`` is None for a level the broker has no delay for; it then waits a second.
+    """
+    return store_timestamp + (_DELAY_UNKNOWN_MS if delay_ms is None else delay_ms)

@@ -1,0 +1,94 @@
+"""Every exception this package raises on purpose.
+
+::
+
+    CometError
+    ├── ProtocolError
+    │   ├── LocalProtocolError     we would break the protocol: a bug or a bad argument here
+    │   └── RemoteProtocolError    the peer (or the file) broke it
+    ├── SettingsError              a setting has an impossible value, or no such setting exists
+    ├── MissingDependency          an optional package is needed for what was asked
+    ├── NotFound                   what was asked for does not exist
+    └── Unreachable                nobody answers at an address
+
+Outcomes that a caller plans for are values, not exceptions. Facts are attributes; the sentence for
+people (fact, value, next step) is made in ``__str__``.
+"""
+
+# ruff: noqa: N818 - names say what is the case; "Error" after each would only make them longer
+
+
+class CometError(Exception):
+    """Root of the tree: ``except CometError`` catches what we raise and nothing else.
+
+    ``fact`` says what is the case, with the value that matters; ``next_step`` says what a person
+    can do about it and is empty where nothing useful can be said.
+    """
+
+    fact: str = ""
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        fact = self.fact or super().__str__()
+        return f"{fact}; {self.next_step}" if self.next_step else fact
+
+
+class ProtocolError(CometError):
+    """Bytes or values that do not fit RocketMQ's formats."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(fact)
+        self.fact = fact
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to write something the format cannot carry."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """What we read is not in the format it claims to be."""
+
+
+class SettingsError(CometError):
+    """A setting that cannot be used: ``key`` as the user wrote it, and why."""
+
+    def __init__(self, key: str, reason: str, next_step: str = "") -> None:
+        super().__init__(key, reason, next_step)
+        self.key = key
+        self.reason = reason
+        self.fact = f"setting '{key}': {reason}"
+        self.next_step = next_step
+
+
+class MissingDependency(CometError):
+    """An optional package is not installed: ``extra`` is the one that brings it."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(package, extra, purpose)
+        self.package = package
+        self.extra = extra
+        self.purpose = purpose
+        self.fact = f"{purpose} needs the package '{package}', which is not installed"
+        self.next_step = f"install it with: pip install 'cometmq[{extra}]'"
+
+
+class NotFound(CometError):
+    """No such thing exists: ``kind`` is its sort ("topic", "group", "file")."""
+
+    def __init__(self, kind: str, name: str, next_step: str = "") -> None:
+        super().__init__(kind, name, next_step)
+        self.kind = kind
+        self.name = name
+        self.fact = f"no such {kind}: '{name}'"
+        self.next_step = next_step
+
+
+class Unreachable(CometError):
+    """Nobody answers at ``address``, and ``reason`` says how we noticed."""
+
+    def __init__(self, address: str, reason: str, next_step: str = "") -> None:
+        super().__init__(address, reason, next_step)
+        self.address = address
+        self.reason = reason
+        self.fact = f"cannot reach {address}: {reason}"
+        self.next_step = next_step

@@ -1,0 +1,28 @@
+"""Every limit with a name. A limit without a test that hits it is a wish."""
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+"""A whole frame with its length prefix; Java peers drop the connection above it."""
+
+HEADER_BYTES_MAX = 0xFFFFFF
+"""Header length is a 24-bit field."""
+
+TOPIC_BYTES_MAX = 127
+"""Topic length is a signed byte in V1 records."""
+
+TOPIC_V2_BYTES_MAX = 32_767
+"""Topic length is a signed short in V2 records."""
+
+PROPERTIES_BYTES_MAX = 32_767
+"""Property strings are stored with a signed 16-bit length."""
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+"""Default ``maxMessageSize`` of brokers and clients, counted on the body as sent."""
+
+RECORD_OVERHEAD_BYTES_MAX = 64 * 1024
+"""What a record may have above the body limit: fixed fields, topic and properties."""
+
+JSON_DEPTH_MAX = 64
+"""Nesting accepted by the fastjson reader; real bodies stay below 10."""
+
+ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+"""Window a Zstandard frame may ask for, unless the body limit is higher (RFC 8878)."""

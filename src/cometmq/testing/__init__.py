@@ -1,0 +1,1 @@
+"""The public test kit: fakes we own and builders with good defaults. Only tests import it."""

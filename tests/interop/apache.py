@@ -1,0 +1,194 @@
+"""Apache's own name server and broker, small enough to run beside a test."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.interop import java, maven, requirements
+from tests.interop.cache import Cache
+from tests.interop.ports import LOOPBACK, free_port, free_port_triple
+from tests.interop.processes import Process
+
+VERSIONS = ("4.9.7", "5.5.0")
+CLUSTER = "DefaultCluster"
+READY = "boot success"
+NAMESRV_HEAP_MB = 128
+BROKER_HEAP_MB = 384
+
+# 4.9.x refuses to start without these; warnings are all a failing test wants to read.
+LOGBACK_FILES = ("logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml")
+LOGBACK = '<configuration><root level="WARN"/></configuration>\n'
+
+# Small files: a test broker holds some thousand messages, not a day's worth.
+BROKER_SETTINGS: Mapping[str, str] = {
+    "brokerClusterName": CLUSTER,
+    "brokerName": "broker-a",
+    "brokerId": "0",
+    "brokerIP1": LOOPBACK,
+    "autoCreateTopicEnable": "true",
+    "autoCreateSubscriptionGroup": "true",
+    "enablePropertyFilter": "true",
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 10_000),
+    "maxHashSlotNum": "10000",
+    "maxIndexNum": "40000",
+    "fileReservedTime": "87600",
+    # A developer's disk may well be fuller than the 75 per cent at which a broker starts to clean.
+    "diskMaxUsedSpaceRatio": "95",
+}
+
+
+class ApacheNameServer:
+    """A running name server of one Apache release, in ``folder``."""
+
+    def __init__(self, cache: Cache, version: str, folder: Path) -> None:
+        self.version = version
+        self.port = free_port()
+        self.address = f"{LOOPBACK}:{self.port}"
+        settings = {"listenPort": str(self.port), "kvConfigPath": str(folder / "kvConfig.json")}
+        self.process = _start(
+            cache,
+            version,
+            name=f"namesrv-{version}",
+            main="org.apache.rocketmq.namesrv.NamesrvStartup",
+            folder=folder,
+            settings=settings,
+            heap_mb=NAMESRV_HEAP_MB,
+        )
+
+    def stop(self) -> None:
+        self.process.stop()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class ApacheBroker:
+    """A running broker of one Apache release, in ``folder``, known to the name server(s)."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        version: str,
+        folder: Path,
+        *,
+        namesrv: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.version = version
+        self.store_path = folder / "store"
+        self.settings = {
+            "listenPort": str(free_port_triple()),
+            "namesrvAddr": namesrv,
+            "storePathRootDir": str(self.store_path),
+            "storePathCommitLog": str(self.store_path / "commitlog"),
+            **BROKER_SETTINGS,
+            **(settings or {}),
+        }
+        self.name = self.settings["brokerName"]
+        self.port = int(self.settings["listenPort"])
+        self.address = f"{LOOPBACK}:{self.port}"
+        self.process = _start(
+            cache,
+            version,
+            name=f"broker-{version}-{self.name}",
+            main="org.apache.rocketmq.broker.BrokerStartup",
+            folder=folder,
+            settings=self.settings,
+            heap_mb=BROKER_HEAP_MB,
+        )
+
+    def stop(self) -> None:
+        self.process.stop()
+
+    def kill(self) -> None:
+        """End it as a power cut would, leaving the store as it is."""
+        self.process.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheCluster:
+    """One name server and one broker of the same release."""
+
+    version: str
+    namesrv: ApacheNameServer
+    broker: ApacheBroker
+
+
+@contextmanager
+def cluster(
+    cache: Cache, version: str, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[ApacheCluster]:
+    """A cluster of Apache's release ``version`` that runs for as long as the block.
+
+    It is killed at the end: a polite stop takes ten seconds and saves a store nobody will open.
+    """
+    namesrv = ApacheNameServer(cache, version, folder / "namesrv")
+    try:
+        address = namesrv.address
+        broker = ApacheBroker(cache, version, folder / "broker", namesrv=address, settings=settings)
+        try:
+            yield ApacheCluster(version, namesrv, broker)
+        finally:
+            broker.kill()
+    finally:
+        namesrv.kill()
+
+
+def home(folder: Path) -> Path:
+    """A ``ROCKETMQ_HOME`` below ``folder`` with what 4.9.x insists on finding there."""
+    conf = folder / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    for name in LOGBACK_FILES:
+        (conf / name).write_text(LOGBACK)
+    return folder
+
+
+def _start(
+    cache: Cache,
+    version: str,
+    *,
+    name: str,
+    main: str,
+    folder: Path,
+    settings: Mapping[str, str],
+    heap_mb: int,
+) -> Process:
+    requirements.need("java")
+    class_path = maven.class_path(cache, f"servers-{version}")
+    conf = home(folder) / "server.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    arguments = ["-c", str(conf)]
+    command = java.command(class_path, main, arguments, home=folder, heap_mb=heap_mb)
+    process = Process(name, command, folder=folder, env={"ROCKETMQ_HOME": str(folder)})
+    try:
+        process.wait_until_printed(READY)
+    except BaseException:
+        process.stop()
+        raise
+    return process

@@ -1,0 +1,76 @@
+import click
+import pytest
+
+from cometmq.cli.problems import ExitCode, Problem, problem_of
+from cometmq.errors import (
+    CometError,
+    MissingDependency,
+    NotFound,
+    RemoteProtocolError,
+    SettingsError,
+    Unreachable,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (CometError("x"), ExitCode.FAILED),
+        (RemoteProtocolError("x"), ExitCode.FAILED),
+        (MissingDependency("lz4", "compress", "x"), ExitCode.FAILED),
+        (SettingsError("k", "x"), ExitCode.USAGE),
+        (NotFound("topic", "x"), ExitCode.NOT_FOUND),
+        (Unreachable("h:1", "x"), ExitCode.UNREACHABLE),
+        (click.UsageError("x"), ExitCode.USAGE),
+        (click.ClickException("x"), ExitCode.FAILED),
+        (FileNotFoundError(2, "No such file", "x"), ExitCode.NOT_FOUND),
+        (ConnectionRefusedError(111, "Connection refused"), ExitCode.UNREACHABLE),
+        (TimeoutError(), ExitCode.UNREACHABLE),
+        (PermissionError(13, "Permission denied", "x"), ExitCode.FAILED),
+        (KeyError("x"), ExitCode.FAILED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_every_kind_of_error_has_its_exit_code(error: Exception, exit_code: ExitCode) -> None:
+    assert problem_of(error).exit_code is exit_code
+
+
+def test_the_text_is_the_fact_and_then_the_next_step() -> None:
+    problem = problem_of(NotFound("topic", "orders", "create it"))
+
+    assert problem.as_text() == "error: no such topic: 'orders'\n  next: create it"
+    assert Problem("fact", "", "Kind", ExitCode.FAILED).as_text() == "error: fact"
+
+
+def test_the_record_has_the_same_facts() -> None:
+    assert problem_of(NotFound("topic", "orders")).as_record() == {
+        "error": {
+            "fact": "no such topic: 'orders'",
+            "next": None,
+            "kind": "NotFound",
+            "exit_code": 3,
+        }
+    }
+
+
+def test_an_error_of_the_system_names_the_file() -> None:
+    assert problem_of(FileNotFoundError(2, "gone", "/x")).fact == "no such file: '/x'"
+    assert problem_of(PermissionError(13, "denied", "/x")).fact == "'/x': denied"
+    assert problem_of(OSError(28, "full")).fact == "full"
+    assert problem_of(TimeoutError()).fact == "TimeoutError"
+
+
+def test_what_nobody_planned_for_is_one_line_and_a_way_to_the_traceback() -> None:
+    problem = problem_of(KeyError("topic"))
+
+    assert problem.fact == "unexpected KeyError: 'topic'"
+    assert "--debug" in problem.next_step
+    assert problem_of(RuntimeError()).fact == "unexpected RuntimeError"
+
+
+@pytest.mark.parametrize(
+    ("message", "fact"),
+    [("No such option.", "no such option"), ("DATA is odd", "DATA is odd"), ("A b", "a b")],
+)
+def test_the_parsers_sentences_take_our_form(message: str, fact: str) -> None:
+    assert problem_of(click.UsageError(message)).fact == fact

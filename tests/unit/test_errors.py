@@ -1,0 +1,75 @@
+import inspect
+import pickle
+import re
+
+import pytest
+
+from cometmq import errors
+from cometmq.errors import (
+    CometError,
+    LocalProtocolError,
+    MissingDependency,
+    NotFound,
+    RemoteProtocolError,
+    SettingsError,
+    Unreachable,
+)
+
+SAMPLES = [
+    LocalProtocolError("topic 'x' is too long"),
+    RemoteProtocolError("frame of 5 bytes"),
+    SettingsError("listenPort", "'abc' is not an integer", "use an integer"),
+    MissingDependency("lz4", "compress", "reading LZ4 bodies"),
+    NotFound("topic", "orders", "create it"),
+    Unreachable("127.0.0.1:9876", "connection refused"),
+]
+
+
+def exception_classes() -> dict[str, type[CometError]]:
+    found = inspect.getmembers(errors, inspect.isclass)
+    return {name: kind for name, kind in found if issubclass(kind, CometError)}
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    drawn: list[str] = []
+    depths: dict[str, int] = {}
+    for line in (errors.__doc__ or "").splitlines():
+        if match := re.match(r"    ([│├└─ ]*)(\w+)(?:   .*)?$", line):
+            drawn.append(match[2])
+            depths[match[2]] = len(match[1]) // 4
+
+    classes = exception_classes()
+
+    assert sorted(drawn) == sorted(classes)
+    assert depths == {name: kind.__mro__.index(CometError) for name, kind in classes.items()}
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_survives_a_process_boundary(error: CometError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_every_kind_of_error_has_a_sample_here() -> None:
+    leaves = {kind for kind in exception_classes().values() if not kind.__subclasses__()}
+
+    assert {type(error) for error in SAMPLES} == leaves
+
+
+def test_the_sentence_is_the_fact_and_then_the_next_step() -> None:
+    assert str(SettingsError("listenPort", "'abc' is not an integer", "use an integer")) == (
+        "setting 'listenPort': 'abc' is not an integer; use an integer"
+    )
+    assert str(MissingDependency("lz4", "compress", "reading LZ4 bodies")) == (
+        "reading LZ4 bodies needs the package 'lz4', which is not installed; "
+        "install it with: pip install 'cometmq[compress]'"
+    )
+    assert str(NotFound("topic", "orders")) == "no such topic: 'orders'"
+    assert str(Unreachable("h:1", "timed out")) == "cannot reach h:1: timed out"
+
+
+def test_a_bare_error_of_the_root_class_keeps_its_text() -> None:
+    assert str(CometError("something else")) == "something else"
