@@ -15,7 +15,6 @@ Outcomes that a caller plans for are values, not exceptions. Facts are attribute
 people (fact, value, next step) is made in ``__str__``.
 """
 
-# ruff: noqa: N818 - names say what is the case; "Error" after each would only make them longer
 
 
 class CometError(Exception):

@@ -1,5 +1,6 @@
 """Apache's own name server and broker, small enough to run beside a test."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.interop import java, maven, requirements
+from tests.interop import java, maven, raw, requirements
 from tests.interop.cache import Cache
 from tests.interop.ports import LOOPBACK, free_port, free_port_triple
 from tests.interop.processes import Process
@@ -15,6 +16,8 @@ from tests.interop.processes import Process
 VERSIONS = ("4.9.7", "5.5.0")
 CLUSTER = "DefaultCluster"
 READY = "boot success"
+REGISTERED_TIMEOUT_S = 30.0
+REGISTERED_POLL_S = 0.05
 NAMESRV_HEAP_MB = 128
 BROKER_HEAP_MB = 384
 
@@ -111,6 +114,20 @@ class ApacheBroker:
             settings=self.settings,
             heap_mb=BROKER_HEAP_MB,
         )
+        try:
+            self._wait_until_registered(namesrv)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_registered(self, namesrv: str) -> None:
+        """5.x says that it is ready some time before the name servers know it."""
+        deadline = time.monotonic() + REGISTERED_TIMEOUT_S
+        for address in namesrv.split(";"):
+            while self.address.encode() not in cluster_info(address):
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"{self.address} is still unknown to {address}")
+                time.sleep(REGISTERED_POLL_S)
 
     def stop(self) -> None:
         self.process.stop()
@@ -158,6 +175,14 @@ def cluster(
             broker.kill()
     finally:
         namesrv.kill()
+
+
+def cluster_info(namesrv: str) -> bytes:
+    """What a name server says about its brokers, as JSON text in a frame."""
+    header = b'{"code":106,"language":"PYTHON","version":401,"opaque":1,"flag":0}'
+    frame = (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    with raw.connect(namesrv) as connection:
+        return connection.exchange(frame)
 
 
 def home(folder: Path) -> Path:

@@ -21,7 +21,7 @@ LOCK_POLL_S = 0.1
 KEY_DIGITS = 16
 
 
-class CacheBusy(Exception):
+class CacheBusyError(Exception):
     """Another process has been making the entry for longer than we wait."""
 
     def __init__(self, name: str, waited_s: float) -> None:
@@ -82,7 +82,7 @@ class Cache:
                 return
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise CacheBusy(name, self._lock_wait_s) from None
+                    raise CacheBusyError(name, self._lock_wait_s) from None
                 time.sleep(LOCK_POLL_S)
 
 

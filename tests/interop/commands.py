@@ -1,6 +1,7 @@
 """Running a foreign command to its end, within a bound, and saying well what went wrong."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -9,8 +10,13 @@ from pathlib import Path
 
 TAIL_LINES = 40
 
+# Apache's 5.x programs tell at length how they set up their logging; JVMs have their own opinions.
+NOISE = re.compile(
+    r"^(\d\d:\d\d:\d\d,\d{3} \|-|OpenJDK 64-Bit Server VM warning|RocketMQLog:WARN|SLF4J)"
+)
 
-class CommandFailed(Exception):
+
+class CommandError(Exception):
     """A command that ended badly or not at all; ``output`` is what it printed until then."""
 
     def __init__(self, argv: Sequence[str], outcome: str, output: str) -> None:
@@ -54,20 +60,25 @@ def run(
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
-        raise CommandFailed(argv, f"killed after {timeout_s:g} s", output + errors) from None
+        raise CommandError(argv, f"killed after {timeout_s:g} s", output + errors) from None
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
     if process.returncode != 0:
-        raise CommandFailed(argv, f"exit code {process.returncode}", output + errors)
+        raise CommandError(argv, f"exit code {process.returncode}", output + errors)
     return output
 
 
+def without_noise(text: str) -> str:
+    """The lines of ``text`` that somebody might want to read."""
+    return "\n".join(line for line in text.splitlines() if not NOISE.match(line)).strip("\n")
+
+
 def tail(text: str, lines: int = TAIL_LINES) -> str:
-    """The last lines of ``text``, saying how many were left out."""
-    all_lines = text.splitlines()
-    if len(all_lines) <= lines:
-        return text
-    left_out = len(all_lines) - lines
-    return "\n".join([f"… {left_out} lines before …", *all_lines[-lines:]])
+    """The last lines of ``text`` worth reading, saying how many more there were."""
+    worth_reading = without_noise(text).splitlines()
+    if len(worth_reading) > lines:
+        left_out = len(worth_reading) - lines
+        worth_reading = [f"… {left_out} lines before …", *worth_reading[-lines:]]
+    return "\n".join(worth_reading)

@@ -8,7 +8,7 @@ from tests.interop import requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import run
 
-SOURCES = Path(__file__).parent / "cpp"
+SOURCES = Path(__file__).parent / "cplusplus"
 PROGRAM = SOURCES / "client.py"
 INSTALL_TIMEOUT_S = 180
 

@@ -1,21 +1,15 @@
 """Apache's admin tool, one command at a time."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop import apache, java, maven, requirements
 from tests.interop.cache import Cache
-from tests.interop.commands import run
+from tests.interop.commands import run, without_noise
 
 MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 COMMAND_TIMEOUT_S = 60
 VERSIONS = ("4.9.8", "5.5.0")
-
-# 5.x tells how it set up its logging before it does anything; the JVM has its own opinions.
-NOISE = re.compile(
-    r"^(\d\d:\d\d:\d\d,\d{3} \|-|OpenJDK 64-Bit Server VM warning|RocketMQLog:WARN|SLF4J)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +37,3 @@ class MqAdmin:
         where = ["-n", namesrv, "-c", apache.CLUSTER, "-t", topic]
         answer = self("updateTopic", *where, "-r", str(queues), "-w", str(queues))
         assert "success" in answer, answer
-
-
-def without_noise(text: str) -> str:
-    """The lines of ``text`` that are the command's own."""
-    return "\n".join(line for line in text.splitlines() if not NOISE.match(line)).strip("\n")

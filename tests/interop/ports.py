@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 _given: set[int] = set()
 
 
-class NoFreePort(Exception):
+class NoFreePortError(Exception):
     """Hardly possible: so many ports in a row were all taken."""
 
 
@@ -39,7 +39,7 @@ def _free_block(places: Sequence[int]) -> int:
         if ports.isdisjoint(_given) and all(map(is_free, ports)):
             _given.update(ports)
             return base
-    raise NoFreePort(f"no {len(places)} free ports in {FIRST}..{LAST} after {TRIES} tries")
+    raise NoFreePortError(f"no {len(places)} free ports in {FIRST}..{LAST} after {TRIES} tries")
 
 
 def is_free(port: int) -> bool:

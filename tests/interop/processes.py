@@ -26,7 +26,7 @@ LOG_BYTES_MAX = 1 << 20
 running: list["Process"] = []
 
 
-class ProcessDied(Exception):
+class ProcessDiedError(Exception):
     """It ended although nobody asked it to."""
 
     def __init__(self, name: str, code: int, log: str) -> None:
@@ -39,7 +39,7 @@ class ProcessDied(Exception):
         return f"{self.name} ended by itself with code {self.code}; its last lines:\n{self.log}"
 
 
-class ProcessNotReady(Exception):
+class ProcessNotReadyError(Exception):
     """It runs, but what we wait for in its log did not come in time."""
 
     def __init__(self, name: str, awaited: str, waited_s: float, log: str) -> None:
@@ -105,9 +105,9 @@ class Process:
             if re.search(pattern, self.log()):
                 return
             if code is not None:
-                raise ProcessDied(self.name, code, tail(self.log()))
+                raise ProcessDiedError(self.name, code, tail(self.log()))
             if time.monotonic() >= deadline:
-                raise ProcessNotReady(self.name, pattern, timeout_s, tail(self.log()))
+                raise ProcessNotReadyError(self.name, pattern, timeout_s, tail(self.log()))
             time.sleep(POLL_S)
 
     def stop(self, *, timeout_s: float = TERMINATE_TIMEOUT_S) -> int:
@@ -121,7 +121,7 @@ class Process:
                 return self._popen.wait(wait_s)
             except subprocess.TimeoutExpired:
                 continue
-        raise ProcessNotReady(self.name, "(its end)", timeout_s, tail(self.log()))
+        raise ProcessNotReadyError(self.name, "(its end)", timeout_s, tail(self.log()))
 
     def kill(self) -> int:
         """End it at once, as a power cut would."""

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 import pytest
 
-from tests.interop.cache import CacheBusy
-from tests.interop.commands import CommandFailed
+from tests.interop.cache import CacheBusyError
+from tests.interop.commands import CommandError
 
 # Tool: how it tells its version, and the oldest that will do.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
@@ -51,7 +51,7 @@ def fetching(what: str) -> Iterator[None]:
     """Where something is fetched or built: a failure there means the machine lacks ``what``."""
     try:
         yield
-    except (CommandFailed, CacheBusy) as failure:
+    except (CommandError, CacheBusyError) as failure:
         missing(what, str(failure))
 
 

@@ -1,12 +1,14 @@
 """The cache: made once, whole or absent, never twice at a time."""
 
-import multiprocessing
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.interop.cache import Cache, CacheBusy, default_cache, key
+from tests.interop.cache import Cache, CacheBusyError, default_cache, key
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_an_entry_is_made_once_and_found_afterwards(tmp_path: Path) -> None:
@@ -53,38 +55,44 @@ def test_a_failed_make_leaves_nothing_behind(tmp_path: Path) -> None:
     assert cache.entry("thing", {}, lambda _: None).is_dir()
 
 
-def make_slowly(root: Path) -> None:
-    def make(folder: Path) -> None:
-        with (root / "makers").open("a") as makers:
-            makers.write("x")
-        time.sleep(0.05)
-        (folder / "file").write_text("whole")
+MAKER = """
+import sys, time
+from pathlib import Path
+from tests.interop.cache import Cache
 
-    entry = Cache(root).entry("thing", {}, make)
-    assert (entry / "file").read_text() == "whole"
+root = Path(sys.argv[1])
+
+def make(folder):
+    with (root / "makers").open("a") as makers:
+        makers.write("x")
+    time.sleep(0.05)
+    (folder / "file").write_text("whole")
+
+entry = Cache(root).entry("thing", {}, make)
+assert (entry / "file").read_text() == "whole"
+"""
 
 
 @pytest.mark.slow
 def test_processes_that_want_the_same_entry_make_it_once(tmp_path: Path) -> None:
-    fork = multiprocessing.get_context("spawn")
-    makers = [fork.Process(target=make_slowly, args=(tmp_path,)) for _ in range(3)]
+    argv = [sys.executable, "-c", MAKER, str(tmp_path)]
 
-    for maker in makers:
-        maker.start()
-    for maker in makers:
-        maker.join(30)
+    makers = [subprocess.Popen(argv, cwd=REPOSITORY) for _ in range(3)]
 
-    assert [maker.exitcode for maker in makers] == [0, 0, 0]
+    assert [maker.wait(30) for maker in makers] == [0, 0, 0]
     assert (tmp_path / "makers").read_text() == "x"
 
 
+@pytest.mark.slow
 def test_waiting_for_another_maker_has_a_bound(tmp_path: Path) -> None:
     impatient = Cache(tmp_path, lock_wait_s=0.01)
 
     def make(_: Path) -> None:
         impatient.entry("thing", {}, lambda _: None)
 
-    with pytest.raises(CacheBusy, match=r"'thing-.*' is still being made elsewhere after 0.01 s"):
+    with pytest.raises(
+        CacheBusyError, match=r"'thing-.*' is still being made elsewhere after 0.01 s"
+    ):
         Cache(tmp_path).entry("thing", {}, make)
 
 

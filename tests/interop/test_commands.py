@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.interop.commands import CommandFailed, run, tail
+from tests.interop.commands import CommandError, run, tail
 
 
 def test_the_output_of_a_command_is_returned() -> None:
@@ -12,7 +12,7 @@ def test_the_output_of_a_command_is_returned() -> None:
 
 
 def test_an_exit_code_raises_with_the_last_lines() -> None:
-    with pytest.raises(CommandFailed, match="exit code 3; its last lines:\nout\nerr"):
+    with pytest.raises(CommandError, match="exit code 3; its last lines:\nout\nerr"):
         run(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout_s=10)
 
 
@@ -21,7 +21,7 @@ def test_a_command_and_its_children_are_killed_at_the_bound() -> None:
     begin = time.monotonic()
 
     # The child keeps standard output open: only killing the whole group ends the wait.
-    with pytest.raises(CommandFailed, match=r"killed after 0\.1 s; its last lines:\nstarted"):
+    with pytest.raises(CommandError, match=r"killed after 0\.1 s; its last lines:\nstarted"):
         run(["sh", "-c", "echo started; sleep 30 & sleep 30"], timeout_s=0.1)
 
     assert time.monotonic() - begin < 5

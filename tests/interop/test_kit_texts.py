@@ -2,7 +2,7 @@
 
 from tests.interop import maven, vectors
 from tests.interop.clients import events_in
-from tests.interop.mqadmin import without_noise
+from tests.interop.commands import without_noise
 
 
 def test_only_events_are_taken_from_what_a_client_prints() -> None:

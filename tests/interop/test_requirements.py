@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import requirements
-from tests.interop.commands import CommandFailed
+from tests.interop.commands import CommandError
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_version_is_found_in_what_tools_print(text: str, version: tuple[int,
 @pytest.mark.usefixtures("tools")
 def test_what_cannot_be_fetched_is_missing_with_what_the_command_said() -> None:
     with (
-        pytest.raises(pytest.skip.Exception, match="needs the jars: (?s:.*)no route to host"),
+        pytest.raises(pytest.skip.Exception, match=r"needs the jars: (?s:.*)no route to host"),
         requirements.fetching("the jars"),
     ):
-        raise CommandFailed(["mvn"], "exit code 1", "no route to host")
+        raise CommandError(["mvn"], "exit code 1", "no route to host")

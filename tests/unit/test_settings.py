@@ -112,12 +112,12 @@ def test_a_file_speaks_rocketmqs_keys_and_words(
     assert type(getattr(settings, name)) is type(value)
 
 
-def test_a_home_folder_is_found_in_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
+def test_a_home_folder_is_found_in_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
 
-    assert load(Sample, file={"storePathRootDir": "~/store"}).settings.store_path == Path(
-        "/home/ada/store"
-    )
+    settings = load(Sample, file={"storePathRootDir": "~/store"}).settings
+
+    assert settings.store_path == tmp_path / "store"
 
 
 def test_a_named_variable_is_read_after_our_own() -> None:

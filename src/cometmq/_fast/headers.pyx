@@ -176,8 +176,6 @@ cdef bint walk_binary(Bytes p, Bytes end, Layout layout, PyObject **values) exce
         value.begin = p
         p += length
         value.end = p
-        if length == 0:
-            continue
         i = find(layout, key, key_bytes, hint)
         if i >= 0:
             hint = i + 1
@@ -237,6 +235,8 @@ cdef bint store(Layout layout, Py_ssize_t i, Value *value, PyObject **slot) exce
         return True
     if kind == K_TEXT:
         return store_text(layout, i, value, slot)
+    if value.begin == value.end:
+        return False
     if kind == K_INT32 or kind == K_INT64:
         if value.kind != V_NUMBER and value.kind != V_TEXT:
             return False

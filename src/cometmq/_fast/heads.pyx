@@ -163,7 +163,8 @@ cdef bint put_value(Out *out, object value, int kind, bint json) except -1:
     elif value is False:
         put(out, b"false", 5)
     elif type(value) is str:
-        put_text(out, value, json)
+        if not put_text(out, value, json):
+            return False
     elif type(value) is not int or not put_integer(out, value, kind):
         return False
     if json:
@@ -174,15 +175,19 @@ cdef bint put_value(Out *out, object value, int kind, bint json) except -1:
     return True
 
 
-cdef int put_text(Out *out, str text, bint json) except -1:
+cdef bint put_text(Out *out, str text, bint json) except -1:
     cdef Py_ssize_t size = 0
-    cdef const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size)
+    cdef const char *utf8
+    try:
+        utf8 = PyUnicode_AsUTF8AndSize(text, &size)
+    except UnicodeEncodeError:
+        return False
     grow(out, 6 * size + 64)
     if json:
         put_escaped(out, <Bytes>utf8, size)
     else:
         put(out, utf8, size)
-    return 0
+    return True
 
 
 cdef bint put_integer(Out *out, object value, int kind) except -1:
@@ -279,8 +284,6 @@ cdef bint write_fields(Out *out, header, bint json) except -1:
         if value is None:
             if layout.required[i]:
                 return False
-            continue
-        if not json and type(value) is str and len(<str>value) == 0:
             continue
         grow(out, layout.size[i] + 64)
         if json:

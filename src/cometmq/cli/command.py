@@ -148,7 +148,7 @@ class GlobalOption(click.Option):
 
     def __init__(self, *names: str, store: Callable[[Frame, Any], None], **facts: Any) -> None:
         def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
-            if value is not None:
+            if value is not None and not context.resilient_parsing:
                 store(context.find_root().obj, value)
 
         super().__init__(list(names), callback=callback, expose_value=False, **facts)

@@ -41,7 +41,7 @@ def this_machine() -> Machine:
         platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         core=active_core(),
         is_core_forced=os.environ.get("COMETMQ_PURE") == "1",
-        packages={name: _package(name) for name in PACKAGES},
+        packages={name: find_package(name) for name in PACKAGES},
         file_limit=_file_limit(),
     )
 
@@ -53,7 +53,8 @@ def active_core() -> str:
     return core.active()
 
 
-def _package(name: str) -> Package:
+def find_package(name: str) -> Package:
+    """Look for a package and try it out."""
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:

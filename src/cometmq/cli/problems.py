@@ -8,6 +8,7 @@ import click
 
 from cometmq.cli.yaml_writer import Plain
 from cometmq.errors import CometError, NotFound, SettingsError, Unreachable
+from cometmq.logs import one_line
 
 
 class ExitCode(enum.IntEnum):
@@ -39,9 +40,9 @@ class Problem:
     exit_code: ExitCode
 
     def as_text(self) -> str:
-        """The fact and what to do about it, for people."""
-        lines = [f"error: {self.fact}"] + [f"  next: {self.next_step}"] * bool(self.next_step)
-        return "\n".join(lines)
+        """The fact and what to do about it, for people; what a peer put into it stays harmless."""
+        text = f"error: {one_line(self.fact)}"
+        return f"{text}\n  next: {one_line(self.next_step)}" if self.next_step else text
 
     def as_record(self) -> Mapping[str, Plain]:
         """The same for programs."""

@@ -6,7 +6,8 @@
     int32 n | remark UTF-8 (n = 0: none)
     int32 m | ext entries, m bytes in all: int16 k | name | int32 v | value
 
-A name or value of length zero counts as absent, as in Java.
+An empty value is written and read as empty text; Java reads it as null, which comes to the same for
+every field. Text that UTF-8 cannot carry is replaced the way Java does it, in both directions.
 """
 
 import struct
@@ -58,8 +59,7 @@ def parse_ext(entries: bytes) -> dict[str, str]:
     while position < end:
         name, position = _text(entries, position, _SHORT)
         value, position = _text(entries, position, _INT)
-        if name and value:
-            fields[name] = value
+        fields[name] = value
     return fields
 
 
@@ -86,7 +86,7 @@ def encode(
     """Write a header. Codes above 32767 (the pop family) cannot be carried and are refused."""
     if not -32_768 <= code <= 32_767:
         raise LocalProtocolError(f"code {code} does not fit a binary header; send it as JSON")
-    note = remark.encode() if remark else b""
+    note = remark.encode("utf-8", "replace") if remark else b""
     entries = encode_ext(ext) if ext else b""
     return b"".join(
         (
@@ -101,9 +101,8 @@ def encode(
 def encode_ext(ext: dict[str, str]) -> bytes:
     parts: list[bytes] = []
     for name, value in ext.items():
-        key, text = name.encode(), value.encode()
+        key, text = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")
         if len(key) > 32_767:
             raise LocalProtocolError(f"ext field name of {len(key)} bytes: at most 32767 fit")
-        if key and text:
-            parts += (_SHORT.pack(len(key)), key, _INT.pack(len(text)), text)
+        parts += (_SHORT.pack(len(key)), key, _INT.pack(len(text)), text)
     return b"".join(parts)

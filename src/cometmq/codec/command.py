@@ -153,7 +153,7 @@ def decode_frame(data: Buffer, frame: Frame) -> Command:
     if frame.serialization == Serialization.JSON:
         got = json_header.decode(header)
         ext = bytes(got.ext)
-        language = language_from(got.language)
+        language = LanguageCode.OTHER if got.language is None else language_from(got.language)
         fields = None if ext == b"null" else ext or None
         return Command(
             got.code, language, got.version, got.opaque, got.flag, got.remark, 0, fields, body

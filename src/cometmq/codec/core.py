@@ -18,6 +18,18 @@ from cometmq.codec.headers.base import FieldKind, Header, fields
 from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
 
+__all__ = [
+    "active",
+    "decode_frames",
+    "encode_head",
+    "encode_record_into",
+    "pack_entry_into",
+    "plain_encode_head",
+    "plain_read",
+    "read",
+    "scan_entries",
+]
+
 H = TypeVar("H", bound=Header)
 
 
@@ -43,23 +55,7 @@ def plain_encode_head(
 
 def active() -> str:
     """``compiled`` or ``plain``: what runs in this process."""
-    return "plain" if _compiled is None else "compiled"
-
-
-def _load_compiled() -> bool | None:
-    """Bind the compiled modules to what they need from this layer; None when plain code must do."""
-    if os.environ.get("COMETMQ_PURE") == "1":
-        return None
-    try:
-        from cometmq._fast import frames, headers, heads, records
-    except ImportError:
-        return None
-    languages = {language.name.encode(): int(language) for language in LanguageCode}
-    headers.bind(_describe)
-    frames.bind(Command, plain_command.decode_next, languages, _HOT_REQUESTS)
-    heads.bind(msgspec.structs.astuple, plain_encode_head, int(LANGUAGE), LANGUAGE.name, VERSION)
-    records.bind(plain_record.encode_into, plain_queue_entry.pack_into, plain_queue_entry.scan)
-    return True
+    return "compiled" if _is_compiled else "plain"
 
 
 def _describe(header_type: type[Header]) -> tuple[list[bytes], list[int], list[bool]]:
@@ -69,6 +65,7 @@ def _describe(header_type: type[Header]) -> tuple[list[bytes], list[int], list[b
     return [field.wire_name.encode() for field in table], kinds, [f.is_required for f in table]
 
 
+_LANGUAGES: Final = {language.name.encode(): int(language) for language in LanguageCode}
 _HOT_REQUESTS: Final[dict[int, type[Header]]] = {
     int(code): header_type
     for header_type in (SendMessage, SendMessageV2, PullMessage)
@@ -81,14 +78,32 @@ _KIND_NUMBERS: Final = {
     FieldKind.BOOL: 3,
     FieldKind.LOOSE_BOOL: 4,
 }
-_compiled = _load_compiled()
 
-if _compiled is None:
-    decode_frames = plain_command.decode_frames
-    read = plain_read
-    encode_head = plain_encode_head
-    encode_record_into = plain_record.encode_into
-    pack_entry_into = plain_queue_entry.pack_into
-    scan_entries = plain_queue_entry.scan
-else:
-    pass
+decode_frames = plain_command.decode_frames
+read = plain_read
+encode_head = plain_encode_head
+encode_record_into = plain_record.encode_into
+pack_entry_into = plain_queue_entry.pack_into
+scan_entries = plain_queue_entry.scan
+_is_compiled = False
+
+if os.environ.get("COMETMQ_PURE") != "1":
+    try:
+        from cometmq._fast import frames, headers, heads, records
+    except ImportError:
+        pass  # no compiler when this was installed; slower, and nothing else
+    else:
+        # The compiled modules lie below this layer, so they are handed what they need from it.
+        headers.bind(_describe)
+        frames.bind(Command, plain_command.decode_next, _LANGUAGES, _HOT_REQUESTS)
+        heads.bind(
+            msgspec.structs.astuple, plain_encode_head, int(LANGUAGE), LANGUAGE.name, VERSION
+        )
+        records.bind(plain_record.encode_into, plain_queue_entry.pack_into, plain_queue_entry.scan)
+        decode_frames = frames.decode_frames
+        read = headers.read
+        encode_head = heads.encode_head
+        encode_record_into = records.encode_into
+        pack_entry_into = records.pack_into
+        scan_entries = records.scan
+        _is_compiled = True

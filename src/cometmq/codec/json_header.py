@@ -18,7 +18,7 @@ class Envelope(msgspec.Struct, gc=False):
     """A header with its ext fields still as JSON text: most handlers never need the dictionary."""
 
     code: _Int32
-    language: str | int = "OTHER"
+    language: str | int | None = "JAVA"
     version: _Int32 = 0
     opaque: _Int32 = 0
     flag: _Int32 = 0
@@ -68,13 +68,10 @@ def _parse_loose_ext(written: bytes) -> dict[str, str]:
 
 def _scalar_text(value: msgspec.Raw) -> str | None:
     written = bytes(value)
-    match written[:1]:
-        case b'"':
-            return _text.decode(written)
-        case b"{" | b"[":
-            raise RemoteProtocolError("extFields holds an object or array where a text is expected")
-        case _:
-            return None if written == b"null" else written.decode("ascii")
+    if written[:1] == b'"':
+        return _text.decode(written)
+    # Objects and arrays too are taken as they were written: that is what Java's map holds then.
+    return None if written == b"null" else written.decode()
 
 
 def encode(
@@ -97,4 +94,14 @@ def encode(
         fields["remark"] = remark
     fields["serializeTypeCurrentRPC"] = "JSON"
     fields["version"] = version
-    return _encode(fields)
+    try:
+        return _encode(fields)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8; Java writes a question mark for it, and so do we.
+        repaired = None if ext is None else {_encodable(k): _encodable(v) for k, v in ext.items()}
+        note = None if remark is None else _encodable(remark)
+        return encode(code, language, version, opaque, flag, note, repaired)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -1,1 +1,5 @@
 """The public test kit: fakes we own and builders with good defaults. Only tests import it."""
+
+from cometmq.testing.clock import FakeClock
+
+__all__ = ["FakeClock"]

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import click
 import pytest
@@ -14,12 +14,6 @@ from cometmq.cli.command import Command, Example, Group, LazyCommand
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.errors import CometError, NotFound
 from cometmq.logs import LogLevel
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    yield
-    logs.reset()
 
 
 def program(action: Callable[[Frame], None], **facts: object) -> App:
@@ -36,8 +30,8 @@ def program(action: Callable[[Frame], None], **facts: object) -> App:
     return root
 
 
-def invoke(root: click.Command, *arguments: str) -> Result:
-    return CliRunner().invoke(root, arguments, prog_name="cometmq")
+def invoke(root: click.Command, *arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(root, arguments, prog_name="cometmq", env=environment)
 
 
 def fail_with(error: BaseException) -> App:
@@ -194,17 +188,16 @@ def test_log_options_may_stand_after_the_command() -> None:
     assert [line["message"] for line in lines] == ["a detail", "a warning"]
 
 
-def test_the_environment_sets_up_logs_and_flags_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMETMQ_LOG_LEVEL", "info")
+def test_the_environment_sets_up_logs_and_flags_win() -> None:
+    def logged(*arguments: str) -> str:
+        return invoke(program(log_something), *arguments, COMETMQ_LOG_LEVEL="info").stderr
 
-    assert "a detail" in invoke(program(log_something), "run").stderr
-    assert "a detail" not in invoke(program(log_something), "run", "--log-level=error").stderr
+    assert "a detail" in logged("run")
+    assert "a detail" not in logged("run", "--log-level=error")
 
 
-def test_a_bad_variable_is_a_mistake_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMETMQ_LOG_LEVEL", "lots")
-
-    result = invoke(show, "run")
+def test_a_bad_variable_is_a_mistake_of_the_user() -> None:
+    result = invoke(show, "run", COMETMQ_LOG_LEVEL="lots")
 
     assert result.exit_code == 2
     assert result.stderr.startswith("error: setting 'COMETMQ_LOG_LEVEL': 'lots' is none of: debug,")
@@ -233,3 +226,20 @@ def test_a_lazy_command_is_not_imported_for_the_help() -> None:
 
     assert "gone  Not there." in invoke(root, "--help").stdout
     assert invoke(root, "gone").stderr.startswith("error: unexpected ModuleNotFoundError")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("cometmq ver", "plain,version"), ("cometmq -o json decode pro", "plain,properties")],
+)
+def test_a_shell_can_complete_commands(typed: str, offered: str) -> None:
+    words = typed.split()
+
+    result = invoke(
+        app,
+        _COMETMQ_COMPLETE="bash_complete",
+        COMP_WORDS=typed,
+        COMP_CWORD=str(len(words) - 1),
+    )
+
+    assert result.stdout.splitlines() == [offered]

@@ -15,6 +15,7 @@ from cometmq.cli.app import app
 from cometmq.cli.commands.decode import INPUT_BYTES_MAX
 from cometmq.codec import record as records
 from cometmq.codec.command import Command, encode
+from cometmq.codec.compression import compress
 from cometmq.codec.sysflag import CompressionType, with_compression
 from cometmq.errors import RemoteProtocolError
 
@@ -119,8 +120,6 @@ def test_a_damaged_body_is_noticed() -> None:
 
 
 def test_a_compressed_body_is_shown_as_it_was_sent_or_as_it_is() -> None:
-    from cometmq.codec.compression import compress
-
     zlib = with_compression(0, CompressionType.ZLIB)
     good = record(compress(b"squeezed", CompressionType.ZLIB), sys_flag=zlib)
     bad = record(b"no such thing", sys_flag=zlib)
@@ -260,6 +259,7 @@ def test_a_frame_with_unreadable_fields_is_shown_all_the_same() -> None:
     assert "is missing" in str(shown["header"]["(unreadable)"])
 
 
+@pytest.mark.slow
 @given(st.text("0123456789ABCDEFabcdef", min_size=32, max_size=32) | st.text(max_size=60))
 def test_an_id_is_explained_or_refused(text: str) -> None:
     try:

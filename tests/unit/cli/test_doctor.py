@@ -1,12 +1,13 @@
+import json
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from cometmq.cli.app import app
-from cometmq.cli.commands import doctor
-from cometmq.cli.commands.doctor import Check, Status, examine
+from cometmq.cli.commands.doctor import Check, Status, examine, verdict
 from cometmq.cli.machine import PACKAGES, Machine, Package
+from cometmq.cli.problems import ExitCode
 
 HEALTHY = Machine(
     python=(3, 13, 1),
@@ -108,15 +109,18 @@ def test_a_generous_limit_on_open_files_is_fine(limit: tuple[int, int] | None) -
 @pytest.mark.parametrize(
     ("machine", "exit_code"),
     [
-        (HEALTHY, 0),
-        (replace(HEALTHY, core="plain"), 0),
-        (replace(HEALTHY, python=(3, 10, 0)), 1),
+        (HEALTHY, ExitCode.DONE),
+        (replace(HEALTHY, core="plain"), ExitCode.DONE),
+        (replace(HEALTHY, python=(3, 10, 0)), ExitCode.FAILED),
     ],
     ids=["ok", "warn", "fail"],
 )
-def test_the_exit_code_says_whether_a_check_failed(
-    machine: Machine, exit_code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "this_machine", lambda: machine)
+def test_only_a_failed_check_makes_the_command_fail(machine: Machine, exit_code: ExitCode) -> None:
+    assert verdict(examine(machine)) is exit_code
 
-    assert CliRunner().invoke(app, ["doctor"]).exit_code == exit_code
+
+def test_every_check_is_shown_with_the_same_fields() -> None:
+    result = CliRunner().invoke(app, ["doctor", "-o", "json"])
+
+    shown = json.loads(result.stdout)
+    assert [list(check) for check in shown] == [["check", "status", "detail", "next_step"]] * 6

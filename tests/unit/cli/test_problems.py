@@ -42,6 +42,12 @@ def test_the_text_is_the_fact_and_then_the_next_step() -> None:
     assert Problem("fact", "", "Kind", ExitCode.FAILED).as_text() == "error: fact"
 
 
+def test_a_peers_control_characters_do_not_reach_the_terminal() -> None:
+    problem = problem_of(CometError("remark: a\x1b[2J\nerror: forged"))
+
+    assert problem.as_text() == r"error: remark: a\x1b[2J\nerror: forged"
+
+
 def test_the_record_has_the_same_facts() -> None:
     assert problem_of(NotFound("topic", "orders")).as_record() == {
         "error": {

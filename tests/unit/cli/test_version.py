@@ -4,7 +4,7 @@ from click.testing import CliRunner
 
 from cometmq import __version__
 from cometmq.cli.app import app
-from cometmq.cli.machine import PACKAGES, Package, _package, this_machine
+from cometmq.cli.machine import PACKAGES, Package, find_package, this_machine
 from cometmq.codec import core
 
 FIELDS = ["version", "python", "platform", "core", *PACKAGES]
@@ -34,7 +34,7 @@ def test_the_short_version_is_one_line() -> None:
 
 
 def test_a_package_that_is_not_installed_has_no_version() -> None:
-    assert _package("cometmq-no-such-package") == Package(None)
+    assert find_package("cometmq-no-such-package") == Package(None)
 
 
 def test_the_machine_is_this_one() -> None:

@@ -1,7 +1,7 @@
 """``cometmq doctor``: what on this machine would get in the way, and what to do about it."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
@@ -57,6 +57,12 @@ def examine(machine: Machine) -> list[Check]:
     return [_python(machine), _core(machine), *packages, _files(machine)]
 
 
+def verdict(checks: Sequence[Check]) -> ExitCode:
+    """Warnings are no reason to stop a start script; failures are."""
+    has_failed = any(check.status is Status.FAIL for check in checks)
+    return ExitCode.FAILED if has_failed else ExitCode.DONE
+
+
 def _python(machine: Machine) -> Check:
     found = ".".join(map(str, machine.python))
     if machine.python < PYTHON_MIN:
@@ -108,7 +114,7 @@ def _files(machine: Machine) -> Check:
     cls=Command,
     examples=(
         Example("What should I fix?", "cometmq doctor"),
-        Example("Only what is not in order", "cometmq doctor -o plain | grep -vw ok"),
+        Example("In a start script", "cometmq doctor -o plain || echo 'this machine is not fit'"),
     ),
 )
 @click.pass_context
@@ -125,5 +131,4 @@ def command(frame: Frame, context: click.Context) -> None:
         columns=("check", "status", "detail", "next_step"),
         colours={"status": {"ok": "green", "warn": "yellow", "fail": "red"}},
     )
-    if any(check.status is Status.FAIL for check in checks):
-        context.exit(ExitCode.FAILED)
+    context.exit(verdict(checks))

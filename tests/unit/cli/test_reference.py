@@ -1,0 +1,81 @@
+"""The reference pages say what the program says, and their examples work."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cometmq.cli.app import app
+from cometmq.cli.problems import ExitCode
+from scripts import cli_reference, settings_reference
+from scripts.cli_reference import commands
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_settings_page_is_current() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+
+    assert page == settings_reference.page(), "run: python -m scripts.settings_reference"
+
+
+def test_every_settings_class_is_on_the_settings_page() -> None:
+    sources = (ROOT / "src/cometmq").rglob("*.py")
+    defined = {
+        name
+        for source in sources
+        for name in re.findall(r"^class (\w+)\(Settings\)", source.read_text(), re.MULTILINE)
+    }
+
+    listed = {cls.__name__ for _, cls in settings_reference.COMPONENTS}
+
+    assert defined == listed, "add the class to COMPONENTS in scripts/settings_reference.py"
+
+
+def test_the_command_page_is_current() -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+
+    assert page == cli_reference.updated(page), "run: python -m scripts.cli_reference"
+
+
+def test_the_command_page_names_every_exit_code() -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
+
+    assert codes == [code.value for code in ExitCode]
+
+
+EXAMPLES = [example for _, command in commands(app) for example in getattr(command, "examples", ())]
+IN_A_SHELL = [example for example in EXAMPLES if set("|<>&;") & set(example.line)]
+
+
+def test_an_example_works_as_it_stands() -> None:
+    for example in EXAMPLES:
+        if example not in IN_A_SHELL:
+            program, *arguments = shlex.split(example.line)
+            result = CliRunner().invoke(app, arguments, prog_name=program)
+
+            assert (result.exit_code, result.stderr) == (0, ""), example
+            assert result.stdout, example
+
+
+@pytest.mark.slow
+def test_an_example_for_the_shell_works_as_it_stands(tmp_path: Path) -> None:
+    program = tmp_path / "cometmq"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cometmq "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    for example in IN_A_SHELL:
+        result = subprocess.run(
+            ["sh", "-c", example.line], env=environment, capture_output=True, check=False, text=True
+        )
+
+        assert (result.returncode, result.stderr) == (0, ""), example
+        assert result.stdout, example
