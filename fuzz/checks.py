@@ -1,4 +1,4 @@
-"""What all targets are made of: an attempt that may be refused, and the claim that two are the same."""
+"""What targets are made of: attempts that may be refused, and the claim that two are the same."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar

@@ -16,7 +16,6 @@ people (fact, value, next step) is made in ``__str__``.
 """
 
 
-
 class CometError(Exception):
     """Root of the tree: ``except CometError`` catches what we raise and nothing else.
 

@@ -211,8 +211,8 @@ def test_odd_fields_mean_the_same_in_both_cores(form: Serialization, ext: dict[s
     [
         OffsetResponse(2**63),
         PullMessageResponse(0, 0, 0, 0, 2**31),
-        SendMessageResponse("", None, 0),
-    ],  # type: ignore[arg-type]
+        SendMessageResponse("", None, 0),  # type: ignore[arg-type]
+    ],
 )
 def test_what_a_field_cannot_carry_is_not_written(form: Serialization, header: Header) -> None:
     with pytest.raises(LocalProtocolError):
