@@ -130,7 +130,9 @@ def _ids() -> Iterator[bytes]:
 
 
 def _json_texts() -> Iterator[bytes]:
-    yield from (base64.b64decode(vector["encoded"]) for vector in _vectors("json"))
+    for vector, form in itertools.product(_vectors("json"), ("encoded", "pretty")):
+        if vector.get(form):
+            yield base64.b64decode(vector[form])
     yield from (body[1:] for body in itertools.chain(_bodies(), _config_files()))
     yield b'{"a":{"b":[1]},"c":{"$ref":"$.a.b[0]"},"d":{{"topic":"t","queueId":0}:1,2:\'x\'}}'
     yield b'[{"a":1},{"$ref":"$[0]"},{"b":{"$ref":".."}},{"$ref":"@"}]'
@@ -161,7 +163,7 @@ def _registrations() -> Iterator[bytes]:
 def _properties_files() -> Iterator[bytes]:
     answers = (frame for frame in wire_frames.frames() if frame.request_code in _CONFIG_REQUESTS)
     yield from (frame.body[:2000] for frame in answers if frame.body)
-    yield b"# comment\n! another\n\nkey = value\nlong\\\n  line : \\u00e9\\ud83d\\ude00\na\\ b\\:c d"
+    yield b"# comment\n! more\n\nkey = value\nlong\\\n  line : \\u00e9\\ud83d\\ude00\na\\ b\\:c d"
 
 
 def _one_of_each_kind() -> Iterable[RecordedFrame]:

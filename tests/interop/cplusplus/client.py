@@ -11,9 +11,12 @@ import sys
 import threading
 from typing import Any
 
+# A send that is tried again on a busy machine would be stored twice.
+SEND_TIMEOUT_MS = 20_000
+
 
 def send(binding: Any, options: argparse.Namespace) -> bool:
-    producer = binding.Producer(options.group)
+    producer = binding.Producer(options.group, timeout=SEND_TIMEOUT_MS)
     producer.set_namesrv_addr(options.namesrv)
     producer.start()
     for number in range(options.count):

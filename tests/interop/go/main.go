@@ -17,6 +17,9 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
+// A send that is tried again on a busy machine would be stored twice.
+const sendTimeout = 20 * time.Second
+
 type event map[string]any
 
 var output sync.Mutex
@@ -55,6 +58,7 @@ func send(namesrv, group, topic, tag, prefix string, count int) error {
 	p, err := rocketmq.NewProducer(
 		producer.WithNameServer([]string{namesrv}),
 		producer.WithGroupName(group),
+		producer.WithSendMsgTimeout(sendTimeout),
 	)
 	if err != nil {
 		return err

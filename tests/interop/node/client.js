@@ -4,6 +4,9 @@
 const { parseArgs } = require('util');
 const { Consumer, Message, Producer } = require('ali-ons');
 
+// A send that is tried again on a busy machine would be stored twice.
+const SEND_TIMEOUT_MS = 20_000;
+
 // Everything goes to standard error; standard output is for events.
 const logger = { info() {}, debug() {}, warn: console.error, error: console.error };
 // Asked for the name servers only when none is given.
@@ -14,7 +17,13 @@ function emit(event) {
 }
 
 async function send({ namesrv, topic, group, count, tag, prefix }) {
-  const producer = new Producer({ nameSrv: namesrv, producerGroup: group, httpclient, logger });
+  const producer = new Producer({
+    nameSrv: namesrv,
+    producerGroup: group,
+    sendMsgTimeout: SEND_TIMEOUT_MS,
+    httpclient,
+    logger,
+  });
   await producer.ready();
   for (let i = 0; i < Number(count); i++) {
     const body = prefix + i;

@@ -1,4 +1,5 @@
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,4 @@ def test_empty_lists_and_mappings_are_written_inline() -> None:
 @pytest.mark.slow
 @given(plain_data)
 def test_another_reader_gets_back_what_was_written(value: Plain) -> None:
-    yaml = pytest.importorskip("yaml")
-
     assert yaml.safe_load(to_yaml(value)) == value

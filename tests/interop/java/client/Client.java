@@ -17,6 +17,9 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** Apache's Java client on a command line: a verb, then --name value pairs; prints one event per line. */
 public final class Client {
+    // A send that is tried again on a busy machine would be stored twice.
+    private static final int SEND_TIMEOUT_MS = 20_000;
+
     private final Map<String, String> options = new HashMap<>();
 
     private Client(String[] arguments) {
@@ -51,6 +54,7 @@ public final class Client {
     private boolean send() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(options.get("group"));
         producer.setNamesrvAddr(options.get("namesrv"));
+        producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         producer.start();
         for (int i = 0; i < number("count"); i++) {
             String body = options.get("prefix") + i;
