@@ -1,13 +1,35 @@
 """Builds the optional compiled core; everything else is declared in pyproject.toml.
 
 A machine without a C compiler (or without Cython, when build isolation is off) still gets a working
-package: every compiled module has a plain twin and ``cometmq.codec`` picks whichever is there.
+package: every compiled module has a plain twin and ``cometmq.codec.core`` picks whichever is there.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+class BuildIfPossible(build_ext):
+    """A compiler that is missing or fails costs speed, never the installation.
+
+    ``Extension(optional=True)`` alone does not do it: a compiler that does not exist raises
+    FileNotFoundError, which setuptools lets through.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as error:  # whatever a tool chain can do wrong
+            print(f"warning: {ext.name} was not compiled ({error}); plain Python is used instead")
+
+    def copy_extensions_to_source(self) -> None:
+        self.extensions = [
+            ext for ext in self.extensions if Path(self.get_ext_fullpath(ext.name)).exists()
+        ]
+        super().copy_extensions_to_source()
 
 
 def compiled_modules() -> list[Extension]:
@@ -16,6 +38,7 @@ def compiled_modules() -> list[Extension]:
     try:
         from Cython.Build import cythonize
     except ImportError:
+        print("warning: Cython is not installed; plain Python is used instead", file=sys.stderr)
         return []
     extensions = [
         Extension(f"cometmq._fast.{source.stem}", [source.as_posix()], optional=True)
@@ -25,4 +48,4 @@ def compiled_modules() -> list[Extension]:
     return list(cythonize(extensions, compiler_directives=directives))
 
 
-setup(ext_modules=compiled_modules())
+setup(ext_modules=compiled_modules(), cmdclass={"build_ext": BuildIfPossible})

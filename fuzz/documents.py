@@ -73,7 +73,9 @@ def config_files(data: bytes) -> None:
     document = attempt(documents.decode, content, name=name)
     if isinstance(document, Refused):
         return
-    previous = None if _REFERENCE in content else fastjson.loads(content)
+    previous = None if _REFERENCE in content else attempt(fastjson.loads, content)
+    if isinstance(previous, Refused):
+        return
     for style in PrettyStyle:
         written = documents.encode(document, name=name, style=style, previous=previous)
         again = documents.decode(written, name=name)
@@ -107,8 +109,11 @@ def properties_files(data: bytes) -> None:
 
 
 def _require_same_slowly(content: bytes, kind: Any, body: Any) -> None:
-    """The long way round, document then type, leads to the same body."""
-    converted = attempt(fastjson.convert, fastjson.loads(content), kind)
+    """The long way round, document then type, leads to the same body or to a refusal.
+
+    It may be refused because the short way does not look at members that nobody wants.
+    """
+    converted = attempt(lambda: fastjson.convert(fastjson.loads(content), kind))
     if not isinstance(converted, Refused):
         require_same(converted, body, f"{kind} converted")
 

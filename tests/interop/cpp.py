@@ -8,7 +8,7 @@ from tests.interop import requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import run
 
-SOURCES = Path(__file__).parent / "cplusplus"
+SOURCES = Path(__file__).parent / "programs" / "cpp"
 PROGRAM = SOURCES / "client.py"
 INSTALL_TIMEOUT_S = 180
 

@@ -6,7 +6,7 @@ from tests.interop import requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import run
 
-SOURCES = Path(__file__).parent / "go"
+SOURCES = Path(__file__).parent / "programs" / "go"
 FILES = ("go.mod", "go.sum", "main.go")
 FETCH_TIMEOUT_S = 300
 BUILD_TIMEOUT_S = 300

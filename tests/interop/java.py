@@ -7,7 +7,7 @@ from tests.interop import maven, requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import run
 
-SOURCES = Path(__file__).parent / "java"
+SOURCES = Path(__file__).parent / "programs" / "java"
 COMPILE_TIMEOUT_S = 120
 
 # Apache's store pokes into the JDK's buffers and maps files; 17 closes those doors by default.

@@ -7,7 +7,7 @@ from tests.interop import requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import run
 
-SOURCES = Path(__file__).parent / "node"
+SOURCES = Path(__file__).parent / "programs" / "node"
 PROGRAM = SOURCES / "client.js"
 LOCKED = ("package.json", "package-lock.json")
 INSTALL_TIMEOUT_S = 300

@@ -162,67 +162,83 @@ cdef object decode_binary(Bytes header, Py_ssize_t size, Py_ssize_t body_bytes):
     )
 
 
+cdef struct Members:
+    int64_t code
+    int64_t version
+    int64_t opaque
+    int64_t flag
+    Value language
+    Value remark
+    Value ext
+    bint has_code
+
+
 cdef object decode_json(Bytes header, Py_ssize_t size, Py_ssize_t body_bytes):
     cdef Scan s
-    cdef Value key, value, language, remark, ext
-    cdef int64_t code = 0, version = 0, opaque = 0, flag = 0
-    cdef int64_t *number
-    cdef PyObject *layout
-    cdef bint has_code = False, readable = True
+    cdef Value key
+    cdef Members got
+    cdef bint readable = False
     typed = None
     s.p = header
     s.end = header + size
     s.high = False
-    language.kind = remark.kind = ext.kind = V_NULL
-    ext.begin = ext.end = header
+    got.code = got.version = got.opaque = got.flag = got.has_code = 0
+    got.language.kind = got.remark.kind = got.ext.kind = V_NULL
+    got.ext.begin = got.ext.end = header
     if not take(&s, 123):
         return None
     while True:
         skip_blanks(&s)
         if s.p >= s.end or s.p[0] != 34 or not scan_string(&s, &key) or not take(&s, 58):
             return None
-        number = NULL
         if is_key(&key, "extFields", 9):
-            ext.begin = s.p
-            layout = layout_for(code, flag)
-            if layout == NULL:
-                if not skip_object(&s, &ext):
-                    return None
-            else:
-                typed = read_json(&s, <Layout>layout, &readable)
-                if not readable:
-                    return None
-                ext.end = s.p
-        elif is_key(&key, "language", 8):
-            if not scan_value(&s, &language):
+            typed = scan_ext(&s, &got, &readable)
+            if not readable:
                 return None
-        elif is_key(&key, "remark", 6):
-            if not scan_value(&s, &remark):
-                return None
-        else:
-            if not scan_value(&s, &value):
-                return None
-            if is_key(&key, "code", 4):
-                number = &code
-                has_code = True
-            elif is_key(&key, "opaque", 6):
-                number = &opaque
-            elif is_key(&key, "flag", 4):
-                number = &flag
-            elif is_key(&key, "version", 7):
-                number = &version
-            if number != NULL and not (value.kind == V_NUMBER and as_int32(&value, number)):
-                return None
+        elif not scan_member(&s, &key, &got):
+            return None
         if take(&s, 125):
             break
         if not take(&s, 44):
             return None
     skip_blanks(&s)
-    if s.p != s.end or not has_code or (s.high and not is_utf8(header, size)):
+    if s.p != s.end or not got.has_code or (s.high and not is_utf8(header, size)):
         return None
-    return build_json_command(
-        code, &language, version, opaque, flag, &remark, &ext, header + size, body_bytes, typed
-    )
+    return build_json_command(&got, header + size, body_bytes, None if got.flag & 1 else typed)
+
+
+cdef object scan_ext(Scan *s, Members *got, bint *readable):
+    """Span the ext fields and, for a hot request, read them: clients write the code before them."""
+    cdef PyObject *layout = layout_for(got.code, got.flag)
+    typed = None
+    if layout == NULL:
+        readable[0] = skip_object(s, &got.ext)
+    else:
+        got.ext.begin = s.p
+        typed = read_json(s, <Layout>layout, readable)
+        got.ext.end = s.p
+    return typed
+
+
+cdef bint scan_member(Scan *s, Value *key, Members *got) noexcept:
+    cdef Value value
+    cdef int64_t *number = NULL
+    if key.kind == V_ESCAPED_TEXT or not scan_value(s, &value):
+        return False
+    if is_key(key, "language", 8):
+        got.language = value
+    elif is_key(key, "remark", 6):
+        got.remark = value
+    elif is_key(key, "code", 4):
+        number = &got.code
+        got.has_code = True
+    elif is_key(key, "opaque", 6):
+        number = &got.opaque
+    elif is_key(key, "flag", 4):
+        number = &got.flag
+    elif is_key(key, "version", 7):
+        number = &got.version
+    return number == NULL or (value.kind == V_NUMBER and as_int32(&value, number))
 
 
 cdef bint is_utf8(Bytes text, Py_ssize_t size):
@@ -233,25 +249,21 @@ cdef bint is_utf8(Bytes text, Py_ssize_t size):
     return True
 
 
-cdef object build_json_command(
-    int64_t code, Value *language, int64_t version, int64_t opaque, int64_t flag, Value *remark,
-    Value *ext, Bytes body, Py_ssize_t body_bytes, typed,
-):
-    spoken = language_code(language)
-    if spoken is None:
+cdef object build_json_command(Members *got, Bytes body, Py_ssize_t body_bytes, typed):
+    language = language_code(&got.language)
+    if language is None:
         return None
-    note = None
-    if remark.kind != V_NULL:
-        if remark.kind != V_TEXT and remark.kind != V_ESCAPED_TEXT:
+    remark = ext = None
+    if got.remark.kind != V_NULL:
+        if got.remark.kind != V_TEXT and got.remark.kind != V_ESCAPED_TEXT:
             return None
-        note = as_text(remark)
-        if note is None:
+        remark = as_text(&got.remark)
+        if remark is None:
             return None
-    fields = None
-    if ext.end > ext.begin:
-        fields = PyBytes_FromStringAndSize(<const char *>ext.begin, ext.end - ext.begin)
+    if got.ext.end > got.ext.begin:
+        ext = PyBytes_FromStringAndSize(<const char *>got.ext.begin, got.ext.end - got.ext.begin)
     return _command_type(
-        code, spoken, version, opaque, flag, note, 0, fields,
+        got.code, language, got.version, got.opaque, got.flag, remark, 0, ext,
         PyBytes_FromStringAndSize(<const char *>body, body_bytes), typed,
     )
 

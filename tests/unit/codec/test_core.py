@@ -144,6 +144,10 @@ UNUSUAL = [
     b'{"code":"310","opaque":"7","language":3,"version":1}',
     b'{"code":310,"extFields":{"\\u0062":"t"}}',
     b'{"code":310,"extFields":{},"extFields":{"b":"t"}}',
+    b'{"co\\u0064e":310,"\\u0065xtFields":{"b":"t"}}',
+    b'{"code":11,"extFields":{"consumerGroup":"g","topic":"t"},"flag":1}',
+    b'{"code":310,"language":"go"}',
+    b'{"code":310,"language":null,"remark":"7"}',
     b'{"code":0,"flag":1,"extFields":{"offset":"9","offset":"8"}}',
 ]
 

@@ -63,9 +63,7 @@ final class MessageIdVectors {
                 "id", id,
                 "madeAfter", before,
                 "madeBefore", after,
-                "host", MessageClientIDSetter.getIPStrFromID(id),
                 "pid", MessageClientIDSetter.getPidFromID(id),
-                "time", MessageClientIDSetter.getNearlyTimeFromID(id).getTime(),
                 "processId", ProcessHandle.current().pid());
         }
         return file;

@@ -15,7 +15,7 @@ final class OddStrings {
         strings.put("controls 00-1f", range(0x00, 0x20));
         strings.put("printable ascii", range(0x20, 0x7f));
         strings.put("7f-9f", range(0x7f, 0xa0));
-        strings.put("latin a0-ff", range(0xa0, 0x100));
+        strings.put("latin a0-af", range(0xa0, 0xb0));
         strings.put("chinese", "\u6d88\u606f\u961f\u5217");
         strings.put("combining", "e\u0301 and \u00e9");
         strings.put("line separators", "a\u2028b\u2029c");
@@ -23,7 +23,7 @@ final class OddStrings {
         strings.put("highest code point", "\udbff\udfff");
         strings.put("byte order mark", "\ufeffx");
         strings.put("noncharacters", "\ufffe\uffff");
-        strings.put("2000-206f", range(0x2000, 0x2070));
+        strings.put("2020-202f", range(0x2020, 0x2030));
         strings.put("html", "</script><b>&amp;'\"/\\");
         strings.put("backslashes", "\\ \\\\ \\u0041 \\n");
         strings.put("lone high surrogate", "a\ud800b");

@@ -74,9 +74,11 @@ final class CommandVectors {
         flags.setFlag(0x7ffffff0);
         both("unknown flag bits", flags);
         for (LanguageCode language : LanguageCode.values()) {
-            RemotingCommand command = command(11);
-            command.setLanguage(language);
-            both("language " + language, command);
+            if (language.getCode() % 3 == 0) {
+                RemotingCommand command = command(11);
+                command.setLanguage(language);
+                both("language " + language, command);
+            }
         }
     }
 

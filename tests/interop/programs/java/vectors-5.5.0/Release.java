@@ -26,10 +26,9 @@ final class Release {
     static void recordsWithPropertyCrc(VectorFile file, Path scratch) throws Exception {
         try (Store store = new Store(scratch.resolve("crc"), true)) {
             RecordVectors.hosts(file, store);
-            RecordVectors.values(file, store);
             moreRecords(file, store);
             // Bodies that differ by one byte give checksums with fewer than ten digits here and there.
-            for (int i = 0; i < 8; i++) {
+            for (int i = 0; i < 6; i++) {
                 RecordVectors.Input input = new RecordVectors.Input("property checksum " + i);
                 input.body = ("body " + i).getBytes(StandardCharsets.UTF_8);
                 RecordVectors.add(file, store, input);
