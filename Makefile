@@ -46,7 +46,7 @@ bench: setup  ## benchmarks: ratios to a baseline measured in the same run
 	@$(PY) -m bench.codec
 
 docs: setup  ## documentation site in site/
-	@$(VENV)/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 	echo "site/index.html"
 
 dist: setup  ## sdist and wheel in dist/

@@ -29,6 +29,7 @@ _STORES = ("4.9.7-clean", "5.5.0-killed")
 _QUEUE_CONTROL = b"\0\0\xff\0"
 _INDEX_SLOTS = 100
 _CONFIG_REQUESTS = (26, 319)
+_HOT_REQUESTS = (10, 11, 310)
 _BATCH_SEND = 320
 _REGISTER_BROKER = 103
 
@@ -53,6 +54,8 @@ def _frames() -> Iterator[bytes]:
 def _headers() -> Iterator[bytes]:
     for frame in _one_of_each_kind():
         yield bytes([frame.serialization]) + frame.header
+        if frame.serialization == 0 and frame.code in _HOT_REQUESTS:
+            yield b"\0" + json.dumps(json.loads(frame.header), indent=1).encode()
     for vector in _vectors("commands"):
         raw = base64.b64decode(vector["frame"])
         yield raw[4:5] + raw[8 : 8 + int.from_bytes(raw[5:8], "big")]

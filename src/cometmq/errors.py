@@ -9,7 +9,11 @@
     ├── SettingsError              a setting has an impossible value, or no such setting exists
     ├── MissingDependency          an optional package is needed for what was asked
     ├── NotFound                   what was asked for does not exist
-    └── Unreachable                nobody answers at an address
+    ├── Unreachable                nobody answers at an address
+    ├── BrokerError                a server answered with a code that means failure
+    ├── RequestTimeout             no answer before the deadline
+    ├── ConnectionLost             the connection ended before the answer came
+    └── TooManyRequests            a limit on requests in flight was reached
 
 Outcomes that a caller plans for are values, not exceptions. Facts are attributes; the sentence for
 people (fact, value, next step) is made in ``__str__``.
@@ -90,3 +94,48 @@ class Unreachable(CometError):
         self.reason = reason
         self.fact = f"cannot reach {address}: {reason}"
         self.next_step = next_step
+
+
+class BrokerError(CometError):
+    """A server refused: ``response_code`` and ``remark`` are its own words.
+
+    Handlers raise it to answer with that code; callers get it for an answer they cannot use.
+    """
+
+    def __init__(self, response_code: int, remark: str, next_step: str = "") -> None:
+        super().__init__(response_code, remark, next_step)
+        self.response_code = response_code
+        self.remark = remark
+        self.fact = f"code {response_code}: {remark}"
+        self.next_step = next_step
+
+
+class RequestTimeout(CometError):
+    """No answer from ``address`` within ``timeout_ms``; the request may have been carried out."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        super().__init__(address, timeout_ms)
+        self.address = address
+        self.timeout_ms = timeout_ms
+        self.fact = f"no answer from {address} within {timeout_ms} ms"
+
+
+class ConnectionLost(CometError):
+    """The connection to ``address`` ended; what was asked may have been done all the same."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.address = address
+        self.reason = reason
+        self.fact = f"connection to {address} lost: {reason}"
+
+
+class TooManyRequests(CometError):
+    """``limit`` requests to ``address`` wait for an answer already."""
+
+    def __init__(self, address: str, limit: int) -> None:
+        super().__init__(address, limit)
+        self.address = address
+        self.limit = limit
+        self.fact = f"{limit} requests to {address} wait for an answer already"
+        self.next_step = "wait for some of them, or raise the limit"

@@ -214,6 +214,7 @@ cdef object scan_ext(Scan *s, Members *got, bint *readable):
     if layout == NULL:
         readable[0] = skip_object(s, &got.ext)
     else:
+        skip_blanks(s)
         got.ext.begin = s.p
         typed = read_json(s, <Layout>layout, readable)
         got.ext.end = s.p
@@ -258,8 +259,6 @@ cdef object build_json_command(Members *got, Bytes body, Py_ssize_t body_bytes, 
         if got.remark.kind != V_TEXT and got.remark.kind != V_ESCAPED_TEXT:
             return None
         remark = as_text(&got.remark)
-        if remark is None:
-            return None
     if got.ext.end > got.ext.begin:
         ext = PyBytes_FromStringAndSize(<const char *>got.ext.begin, got.ext.end - got.ext.begin)
     return _command_type(

@@ -265,8 +265,6 @@ cdef bint store_text(Layout layout, Py_ssize_t i, Value *value, PyObject **slot)
         text = as_text(value)
     except UnicodeDecodeError:
         return False
-    if text is None:
-        return False
     if is_short:
         keep(&layout.known[i], text)
     keep(slot, text)

@@ -96,6 +96,7 @@ cdef inline bint scan_string(Scan *s, Value *out) noexcept:
 
 
 cdef inline bint skip_escape(Scan *s) noexcept:
+    """An escape at ``s.p``; surrogates, whole pairs or halves, are left to the plain reader."""
     cdef uint8_t c
     if s.end - s.p < 2:
         return False
@@ -104,6 +105,8 @@ cdef inline bint skip_escape(Scan *s) noexcept:
         if s.end - s.p < 6 or not (
             is_hex(s.p[2]) and is_hex(s.p[3]) and is_hex(s.p[4]) and is_hex(s.p[5])
         ):
+            return False
+        if (s.p[2] | 32) == 100 and s.p[3] >= 56:
             return False
         s.p += 6
         return True
@@ -211,20 +214,18 @@ cdef inline bint is_key(Value *key, const char *name, Py_ssize_t size) noexcept:
 
 
 cdef inline object as_text(Value *value):
-    """The text of a scalar; None when the plain reader should look at it."""
+    """The text of a scalar that was scanned; raises UnicodeDecodeError like any reader."""
     cdef Py_ssize_t size = value.end - value.begin
     cdef char *buffer
-    cdef Py_ssize_t written
     if value.kind != V_ESCAPED_TEXT:
         return PyUnicode_DecodeUTF8(<const char *>value.begin, size, NULL)
     buffer = <char *>PyMem_Malloc(size)
     if buffer == NULL:
         raise MemoryError
     try:
-        written = unescape(value.begin, value.end, <uint8_t *>buffer)
-        if written < 0:
-            return None
-        return PyUnicode_DecodeUTF8(buffer, written, NULL)
+        return PyUnicode_DecodeUTF8(
+            buffer, unescape(value.begin, value.end, <uint8_t *>buffer), NULL
+        )
     finally:
         PyMem_Free(buffer)
 
@@ -240,31 +241,20 @@ cdef inline uint32_t hex4(Bytes p) noexcept:
 
 
 cdef inline Py_ssize_t unescape(Bytes p, Bytes end, uint8_t *out) noexcept:
-    """Write the UTF-8 of a string whose escapes were checked; -1 for a lone surrogate."""
+    """Write the UTF-8 of a scanned string and return its length; never longer than its source."""
     cdef uint8_t *begin = out
-    cdef uint32_t unit, low
     while p < end:
         if p[0] != 92:
             out[0] = p[0]
             out += 1
             p += 1
-            continue
-        if p[1] != 117:
+        elif p[1] == 117:
+            out += put_utf8(out, hex4(p + 2))
+            p += 6
+        else:
             out[0] = plain_escape(p[1])
             out += 1
             p += 2
-            continue
-        unit = hex4(p + 2)
-        p += 6
-        if 0xD800 <= unit <= 0xDFFF:
-            if unit > 0xDBFF or end - p < 6 or p[0] != 92 or p[1] != 117:
-                return -1
-            low = hex4(p + 2)
-            if not 0xDC00 <= low <= 0xDFFF:
-                return -1
-            unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)
-            p += 6
-        out += put_utf8(out, unit)
     return out - begin
 
 
@@ -282,21 +272,15 @@ cdef inline uint8_t plain_escape(uint8_t c) noexcept:
     return c
 
 
-cdef inline int put_utf8(uint8_t *out, uint32_t point) noexcept:
-    if point < 0x80:
-        out[0] = point
+cdef inline int put_utf8(uint8_t *out, uint32_t unit) noexcept:
+    if unit < 0x80:
+        out[0] = unit
         return 1
-    if point < 0x800:
-        out[0] = 0xC0 | (point >> 6)
-        out[1] = 0x80 | (point & 63)
+    if unit < 0x800:
+        out[0] = 0xC0 | (unit >> 6)
+        out[1] = 0x80 | (unit & 63)
         return 2
-    if point < 0x10000:
-        out[0] = 0xE0 | (point >> 12)
-        out[1] = 0x80 | ((point >> 6) & 63)
-        out[2] = 0x80 | (point & 63)
-        return 3
-    out[0] = 0xF0 | (point >> 18)
-    out[1] = 0x80 | ((point >> 12) & 63)
-    out[2] = 0x80 | ((point >> 6) & 63)
-    out[3] = 0x80 | (point & 63)
-    return 4
+    out[0] = 0xE0 | (unit >> 12)
+    out[1] = 0x80 | ((unit >> 6) & 63)
+    out[2] = 0x80 | (unit & 63)
+    return 3

@@ -2,7 +2,7 @@
 
 ::
 
-    int16 code | int8 language | int16 version | int32 opaque | int32 flag
+    int16 code | uint8 language | int16 version | int32 opaque | int32 flag
     int32 n | remark UTF-8 (n = 0: none)
     int32 m | ext entries, m bytes in all: int16 k | name | int32 v | value
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from cometmq.errors import LocalProtocolError, RemoteProtocolError
 
-_FIXED: Final = struct.Struct(">hbhiii")
+_FIXED: Final = struct.Struct(">hBhiii")
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 FIXED_BYTES: Final = _FIXED.size + 4
@@ -49,7 +49,7 @@ def decode(header: bytes) -> Envelope:
         raise RemoteProtocolError(f"binary header: ext fields of {ext_bytes} bytes do not fit")
     remark = header[_FIXED.size : position].decode("utf-8", "replace") if remark_bytes else None
     ext = header[position + 4 : position + 4 + ext_bytes]
-    return Envelope(code, language & 0xFF, version, opaque, flag, remark, ext)
+    return Envelope(code, language, version, opaque, flag, remark, ext)
 
 
 def parse_ext(entries: bytes) -> dict[str, str]:

@@ -26,3 +26,12 @@ JSON_DEPTH_MAX = 64
 
 ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 """Window a Zstandard frame may ask for, unless the body limit is higher (RFC 8878)."""
+
+PENDING_REQUESTS_MAX = 65_536
+"""Requests of ours on one connection that may wait for an answer."""
+
+HANDLERS_IN_FLIGHT_MAX = 4_096
+"""Requests of one peer whose handlers have not finished; more are answered with SYSTEM_BUSY."""
+
+PARTIAL_FRAMES_BYTES_MAX = 48 * 1024 * 1024
+"""What all connections of a server may hold of frames that are not complete yet."""

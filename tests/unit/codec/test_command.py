@@ -219,10 +219,12 @@ def test_a_code_above_a_short_is_not_written_in_binary() -> None:
         encode(pop)
 
 
-def test_an_unknown_language_code_is_written_as_other() -> None:
+def test_an_unknown_language_code_is_written_as_other_or_as_the_byte_it_is() -> None:
     header = json.loads(encode(Command(1, language=200))[8:])
+    binary = only(encode(Command(1, language=200, serialization=1)))
 
     assert header["language"] == "OTHER"
+    assert binary.language == 200
 
 
 @BOTH

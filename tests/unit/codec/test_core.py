@@ -147,6 +147,8 @@ UNUSUAL = [
     b'{"co\\u0064e":310,"\\u0065xtFields":{"b":"t"}}',
     b'{"code":11,"extFields":{"consumerGroup":"g","topic":"t"},"flag":1}',
     b'{"code":310,"language":"go"}',
+    b'{"code":310,"extFields": {"b":"t"} }',
+    b'{"code":310,"extFields":{"b":"\\ud83d\\ude00"},"remark":"\\ud83d\\ude00"}',
     b'{"code":310,"language":null,"remark":"7"}',
     b'{"code":0,"flag":1,"extFields":{"offset":"9","offset":"8"}}',
 ]
