@@ -19,16 +19,19 @@ class BuildIfPossible(build_ext):
     FileNotFoundError, which setuptools lets through.
     """
 
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.failed: set[str] = set()
+
     def build_extension(self, ext: Extension) -> None:
         try:
             super().build_extension(ext)
         except Exception as error:  # whatever a tool chain can do wrong
+            self.failed.add(ext.name)
             print(f"warning: {ext.name} was not compiled ({error}); plain Python is used instead")
 
     def copy_extensions_to_source(self) -> None:
-        self.extensions = [
-            ext for ext in self.extensions if Path(self.get_ext_fullpath(ext.name)).exists()
-        ]
+        self.extensions = [ext for ext in self.extensions if ext.name not in self.failed]
         super().copy_extensions_to_source()
 
 
