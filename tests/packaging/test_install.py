@@ -131,3 +131,19 @@ def test_the_sdist_holds_what_a_build_needs(source: Path, tmp_path: Path) -> Non
     wheel = build_wheel(sdist, tmp_path)
 
     assert "cp3" in wheel.name, "the extension was not built from the sdist"
+
+
+@pytest.mark.timeout(600)
+def test_an_editable_install_of_a_fresh_clone_gets_the_compiled_core(
+    source: Path, tmp_path: Path
+) -> None:
+    """What ``make setup`` does: the extensions must end up beside their sources."""
+    clone = tmp_path / "clone"
+    shutil.copytree(source, clone, ignore=shutil.ignore_patterns("*.so", "*.c", "build"))
+    target = str(tmp_path / "target")
+    pip(sys.executable, "install", "--no-deps", "--no-build-isolation", "--target", target,
+        "-e", str(clone))  # fmt: skip
+
+    printed = run(sys.executable, "-c", PROBE, PYTHONPATH=str(clone / "src")).split()
+
+    assert printed[0] == "compiled"
