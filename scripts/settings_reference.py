@@ -4,11 +4,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cometmq.logs import LogSettings
+from cometmq.nameserver.config import NameServerNetworkSettings, NameServerSettings
+from cometmq.remoting.config import (
+    ChannelSettings,
+    HealthSettings,
+    ServerSettings,
+    TlsClientSettings,
+    TlsServerSettings,
+)
 from cometmq.settings import Row, Settings, describe
 
 PAGE = Path(__file__).parents[1] / "docs/reference/settings.md"
 
-COMPONENTS: tuple[tuple[str, type[Settings]], ...] = (("Logging", LogSettings),)
+COMPONENTS: tuple[tuple[str, type[Settings]], ...] = (
+    ("Logging", LogSettings),
+    ("Name server", NameServerSettings),
+    ("Name server: where it listens", NameServerNetworkSettings),
+    ("Servers", ServerSettings),
+    ("Connections", ChannelSettings),
+    ("TLS of servers", TlsServerSettings),
+    ("TLS of clients", TlsClientSettings),
+    ("Health and metrics", HealthSettings),
+)
 """Heading and class, in the order of the page."""
 
 INTRODUCTION = """\

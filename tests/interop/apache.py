@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.interop import java, maven, raw, requirements
+from tests.interop import java, maven, raw, requirements, tls
 from tests.interop.cache import Cache
 from tests.interop.ports import LOOPBACK, free_port, free_port_triple
 from tests.interop.processes import Process
@@ -51,7 +51,8 @@ class ApacheNameServer:
         self.version = version
         self.port = free_port()
         self.address = f"{LOOPBACK}:{self.port}"
-        settings = {"listenPort": str(self.port), "kvConfigPath": str(folder / "kvConfig.json")}
+        self.kv_config_path = folder / "kvConfig.json"
+        settings = {"listenPort": str(self.port), "kvConfigPath": str(self.kv_config_path)}
         self.process = _start(
             cache,
             version,
@@ -81,7 +82,10 @@ class ApacheNameServer:
 
 
 class ApacheBroker:
-    """A running broker of one Apache release, in ``folder``, known to the name server(s)."""
+    """A running broker of one Apache release, in ``folder``, known to the name server(s).
+
+    ``properties`` are its JVM's; with ``tls.enable`` it speaks TLS to the name servers.
+    """
 
     def __init__(
         self,
@@ -91,8 +95,10 @@ class ApacheBroker:
         *,
         namesrv: str,
         settings: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
+        self._speaks_tls = (properties or {}).get("tls.enable") == "true"
         self.store_path = folder / "store"
         self.settings = {
             "listenPort": str(free_port_triple()),
@@ -113,6 +119,7 @@ class ApacheBroker:
             folder=folder,
             settings=self.settings,
             heap_mb=BROKER_HEAP_MB,
+            properties=properties,
         )
         try:
             self._wait_until_registered(namesrv)
@@ -124,7 +131,7 @@ class ApacheBroker:
         """5.x says that it is ready some time before the name servers know it."""
         deadline = time.monotonic() + REGISTERED_TIMEOUT_S
         for address in namesrv.split(";"):
-            while self.address.encode() not in cluster_info(address):
+            while self.address.encode() not in cluster_info(address, is_tls=self._speaks_tls):
                 if time.monotonic() >= deadline:
                     raise TimeoutError(f"{self.address} is still unknown to {address}")
                 time.sleep(REGISTERED_POLL_S)
@@ -177,11 +184,11 @@ def cluster(
         namesrv.kill()
 
 
-def cluster_info(namesrv: str) -> bytes:
+def cluster_info(namesrv: str, *, is_tls: bool = False) -> bytes:
     """What a name server says about its brokers, as JSON text in a frame."""
     header = b'{"code":106,"language":"PYTHON","version":401,"opaque":1,"flag":0}'
     frame = (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
-    with raw.connect(namesrv) as connection:
+    with raw.connect(namesrv, tls=tls.anyone_is_trusted() if is_tls else None) as connection:
         return connection.exchange(frame)
 
 
@@ -203,13 +210,16 @@ def _start(
     folder: Path,
     settings: Mapping[str, str],
     heap_mb: int,
+    properties: Mapping[str, str] | None = None,
 ) -> Process:
     requirements.need("java")
     class_path = maven.class_path(cache, f"servers-{version}")
     conf = home(folder) / "server.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     arguments = ["-c", str(conf)]
-    command = java.command(class_path, main, arguments, home=folder, heap_mb=heap_mb)
+    command = java.command(
+        class_path, main, arguments, home=folder, heap_mb=heap_mb, properties=properties
+    )
     process = Process(name, command, folder=folder, env={"ROCKETMQ_HOME": str(folder)})
     try:
         process.wait_until_printed(READY)

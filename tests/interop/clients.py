@@ -15,9 +15,11 @@ from typing import Any
 from tests.interop import cpp, golang, java, node, requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import run
+from tests.interop.tls import Certificates
 
 JAVA_VERSIONS = ("4.9.8", "5.5.0")
 NAMES = (*(f"java-{version}" for version in JAVA_VERSIONS), "go", "node", "cpp")
+TLS_NAMES = (*(f"java-{version}" for version in JAVA_VERSIONS), "go")
 
 WAIT_S = 40
 # What starting and ending the program may take on a busy machine, beyond its own waiting.
@@ -33,6 +35,7 @@ class Client:
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
     def send(
         self,
@@ -68,19 +71,26 @@ class Client:
         """Run the program once and give its events in the order it printed them."""
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         output = run(
-            [*self.argv, verb, *arguments], env=self.env, timeout_s=timeout_s + START_AND_END_S
+            [*self.argv, verb, *self.options, *arguments],
+            env=self.env,
+            timeout_s=timeout_s + START_AND_END_S,
         )
         return events_in(output)
 
 
-def client(cache: Cache, name: str, folder: Path) -> Client:
-    """The client called ``name`` (one of ``NAMES``), keeping what it writes below ``folder``."""
+def client(cache: Cache, name: str, folder: Path, *, tls: Certificates | None = None) -> Client:
+    """The client called ``name`` (one of ``NAMES``), keeping what it writes below ``folder``.
+
+    With certificates it speaks TLS: Java to every server, Go to the name server (``tunnel.go``).
+    """
+    assert tls is None or name in TLS_NAMES, name
     home = folder / name
     home.mkdir(parents=True, exist_ok=True)
     # Clients of every language like to write log files below the home folder.
     env = {"HOME": str(home)}
     if name == "go":
-        return Client(name, (str(golang.program(cache)),), env)
+        options = ("--tls-trust", str(tls.authority)) if tls else ()
+        return Client(name, (str(golang.program(cache)),), env, options)
     if name == "node":
         requirements.need("node")
         path = {"NODE_PATH": str(node.packages(cache))}
@@ -91,7 +101,8 @@ def client(cache: Cache, name: str, folder: Path) -> Client:
     version = name.removeprefix("java-")
     requirements.need("java")
     class_path = java.compiled(cache, f"client-{version}", "support", "client")
-    argv = java.command(class_path, "cometmq.client.Client", [], home=home)
+    properties = tls.java_client_properties() if tls else {}
+    argv = java.command(class_path, "cometmq.client.Client", [], home=home, properties=properties)
     return Client(name, tuple(argv), env)
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import apache, clients, processes
+from tests.interop import apache, clients, fleet, processes
+from tests.interop.admin_shell import AdminShell
 from tests.interop.apache import ApacheCluster
 from tests.interop.cache import Cache, default_cache
 from tests.interop.clients import Client
 from tests.interop.commands import tail
+from tests.interop.fleet import Fleet
 from tests.interop.mqadmin import MqAdmin
 
 _numbers = itertools.count(1)
@@ -52,6 +54,30 @@ def apache_4(apache_cluster: Callable[[str], ApacheCluster]) -> ApacheCluster:
 @pytest.fixture(scope="session")
 def apache_5(apache_cluster: Callable[[str], ApacheCluster]) -> ApacheCluster:
     return apache_cluster("5.5.0")
+
+
+@pytest.fixture(scope="session")
+def apache_fleet(cache: Cache, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A broker of each release, registered with our name servers and with Apache's."""
+    with fleet.running(cache, tmp_path_factory.mktemp("fleet")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def admin_shell(
+    cache: Cache, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], AdminShell]]:
+    """``admin_shell("4.9.8")("topicList", "-n", address)``: as ``mqadmin``, one JVM per release."""
+    started: dict[str, AdminShell] = {}
+    with ExitStack() as stack:
+
+        def get(version: str) -> AdminShell:
+            if version not in started:
+                folder = tmp_path_factory.mktemp(f"admin-{version}")
+                started[version] = stack.enter_context(AdminShell(cache, version, folder))
+            return started[version]
+
+        yield get
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from tests.interop.cache import Cache
 from tests.interop.commands import run
 
 SOURCES = Path(__file__).parent / "programs" / "go"
-FILES = ("go.mod", "go.sum", "main.go")
+FILES = ("go.mod", "go.sum", "main.go", "tunnel.go")
 FETCH_TIMEOUT_S = 300
 BUILD_TIMEOUT_S = 300
 PLAIN = {"CGO_ENABLED": "0"}

@@ -1,6 +1,7 @@
 """Apache's admin tool, one command at a time."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.interop import apache, java, maven, requirements
@@ -16,19 +17,20 @@ VERSIONS = ("4.9.8", "5.5.0")
 class MqAdmin:
     """The tool of one release. Callers see ``admin(*argv) -> text`` and nothing of the JVM.
 
-    Each call starts one. A runner that keeps a JVM for many commands can take this one's place.
+    Each call starts one; ``AdminShell`` keeps one for many commands and can take this one's place.
     """
 
     cache: Cache
     version: str
     folder: Path
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *argv: str) -> str:
         """What the command printed, without the noise around it; a failed command raises."""
         requirements.need("java")
         home = apache.home(self.folder)
         class_path = maven.class_path(self.cache, f"client-{self.version}")
-        properties = {"rocketmq.home.dir": str(home)}
+        properties = {"rocketmq.home.dir": str(home), **self.properties}
         command = java.command(class_path, MAIN, argv, home=home, properties=properties)
         return without_noise(run(command, timeout_s=COMMAND_TIMEOUT_S))
 

@@ -1,6 +1,7 @@
 """A plain blocking connection that speaks whole frames, to ask a real server a single question."""
 
 import socket
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -10,10 +11,26 @@ LENGTH_BYTES = 4
 
 
 class RawConnection:
-    """One TCP connection; every wait on it ends after ``timeout_s`` with ``TimeoutError``."""
+    """One TCP connection; every wait on it ends after ``timeout_s`` with ``TimeoutError``.
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
+    With a context it speaks TLS from the first byte.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        if tls is not None:
+            try:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+            except BaseException:
+                self._socket.close()
+                raise
 
     def send(self, frame: bytes) -> None:
         self._socket.sendall(frame)
@@ -55,7 +72,9 @@ class RawConnection:
         self.close()
 
 
-def connect(address: str, *, timeout_s: float = TIMEOUT_S) -> RawConnection:
+def connect(
+    address: str, *, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+) -> RawConnection:
     """A connection to ``host:port``, the form RocketMQ writes addresses in."""
     host, _, port = address.rpartition(":")
-    return RawConnection(host, int(port), timeout_s=timeout_s)
+    return RawConnection(host, int(port), timeout_s=timeout_s, tls=tls)

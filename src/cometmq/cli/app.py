@@ -104,6 +104,9 @@ def _print_version(context: click.Context, _: click.Parameter, is_wanted: bool) 
 
 
 COMMANDS = {
+    "nameserver": LazyCommand(
+        "cometmq.cli.commands.nameserver", "Run a name server until it is told to stop."
+    ),
     "version": LazyCommand("cometmq.cli.commands.version", "Show the version and what it runs on."),
     "doctor": LazyCommand(
         "cometmq.cli.commands.doctor", "Check this machine for what would get in the way."
@@ -131,6 +134,7 @@ app = App(
         )
     ],
     examples=(
+        Example("A name server on port 9876", "cometmq nameserver", stays_up=True),
         Example("What is installed, as JSON", "cometmq version -o json"),
         Example("Is this machine fit for a broker?", "cometmq doctor"),
     ),

@@ -21,10 +21,14 @@ _LOG_OPTIONS = ("level", "format", "file")
 
 
 class Example(NamedTuple):
-    """A command line that works as it stands, and what it is good for."""
+    """A command line that works as it stands, and what it is good for.
+
+    One that ``stays_up`` is a server: it ends when it is told to.
+    """
 
     purpose: str
     line: str
+    stays_up: bool = False
 
 
 class LazyCommand(NamedTuple):

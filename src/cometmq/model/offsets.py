@@ -11,7 +11,7 @@ QueueOffset = NewType("QueueOffset", int)
 """Index of a message inside one consume queue."""
 
 
-class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
+class MessageQueue(msgspec.Struct, frozen=True, gc=False, order=True, rename="camel"):
     """One queue of one topic on one broker group.
 
     Ordered by topic, broker name, queue id: the order in which every client must list queues for

@@ -50,7 +50,7 @@ class DataVersion(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         return DataVersion(self.counter + 1, self.state_version, now_ms)
 
 
-class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
+class TopicConfig(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What a broker knows about one topic.
 
     ``attributes`` is None when the peer is a 4.x release; a 5.x table always has the member, so a

@@ -11,9 +11,6 @@ from typing import Protocol
 class Holder(Protocol):
     """A connection, as far as the budget is concerned."""
 
-    @property
-    def held_bytes(self) -> int: ...
-
     def drop(self, reason: str) -> None: ...
 
 

@@ -1,8 +1,10 @@
 """Dialling: one connection to one address, with a bound on how long that may take."""
 
 import asyncio
+import os
+import re
 
-from cometmq.errors import Unreachable
+from cometmq.errors import ConnectionLost, Unreachable
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.config import ChannelSettings, TlsClientSettings
 from cometmq.remoting.routes import Routes
@@ -19,30 +21,42 @@ async def connect(
     settings: ChannelSettings | None = None,
     tls: TlsClientSettings | None = None,
 ) -> Channel:
-    """A channel to ``host:port``; ``routes`` serve what the peer asks. Raises Unreachable.
+    """A channel to ``host:port``, ready to be used; ``routes`` serve what the peer asks.
 
-    The caller owns the channel and closes it.
+    Raises Unreachable, also when both sides cannot agree on TLS. The caller owns the channel and
+    closes it.
     """
     host, port = split_address(address)
+    context = client_context(tls) if tls is not None and tls.is_enabled else None
+    channel = Channel(routes or Routes(), settings or ChannelSettings())
     loop = asyncio.get_running_loop()
-    handlers = routes or Routes()
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            _, channel = await loop.create_connection(
-                lambda: Channel(handlers, settings or ChannelSettings()), host, port
-            )
+            await loop.create_connection(lambda: channel, host, port)
+            if context is not None:
+                await channel.start_tls(TlsStream(context, is_server=False, host=host))
     except TimeoutError as error:
         raise Unreachable(address, f"no connection within {timeout_ms} ms") from error
-    except OSError as error:
-        raise Unreachable(address, error.strerror or str(error)) from error
-    if tls is not None and tls.is_enabled:
-        channel.start_tls(TlsStream(client_context(tls), is_server=False, host=host))
+    except ConnectionLost as error:
+        raise Unreachable(address, error.reason) from error
+    except (OSError, ValueError) as error:  # ValueError: no host can have that name
+        raise Unreachable(address, _reason(error)) from error
+    finally:
+        if not channel.is_open:
+            channel.close("given up while connecting")
     return channel
 
 
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` in parts; IPv6 addresses stand in brackets."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise Unreachable(address, "not an address", "write it as host:port")
     return host.strip("[]"), int(port)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        # The loops put their own words into strerror; look-ups of names have negative numbers.
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    return str(error)

@@ -128,3 +128,18 @@ class TlsClientSettings(Settings):
     key_password: str | None = setting(
         None, key="tls.client.keyPassword", doc="Password of that key.", secret=True
     )
+
+
+@settings_class
+class HealthSettings(Settings):
+    """The HTTP port for probes and metrics."""
+
+    prefix = "health"
+
+    port: int | None = setting(
+        None,
+        doc="Port of /healthz, /readyz and /metrics; without one there are none.",
+        minimum=0,
+        maximum=65535,
+    )
+    address: str = setting("127.0.0.1", doc="Address to listen on for them.")

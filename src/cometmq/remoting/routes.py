@@ -49,7 +49,10 @@ class Routes:
         self._by_code[code] = _one_by_one(handler)
 
     def add_batch(self, code: RequestCode, handler: BatchHandler) -> None:
-        """Serve ``code`` with all commands of a read at once; the handler answers by itself."""
+        """Serve ``code`` with all commands of a read at once; the handler answers by itself.
+
+        When it raises, it must not have answered any: all of them are answered with the error.
+        """
         assert code not in self._by_code, code
         self._by_code[code] = handler
 
@@ -95,12 +98,12 @@ def _one_by_one(handler: Handler) -> BatchHandler:
         for command in commands:
             try:
                 result = handler(channel, command)
+                if isinstance(result, Answer):
+                    channel.reply(command, result)
+                elif result is not None:
+                    channel.finish_later(command, result)
             except Exception as error:
-                result = failure(command, error)
-            if isinstance(result, Answer):
-                channel.reply(command, result)
-            elif result is not None:
-                channel.finish_later(command, result)
+                channel.reply(command, failure(command, error))
 
     return serve
 

@@ -14,7 +14,7 @@ from cometmq.errors import RemoteProtocolError, SettingsError
 from cometmq.remoting.config import ClientAuth, TlsClientSettings, TlsMode, TlsServerSettings
 
 HANDSHAKE_BYTE = 0x16
-_READ_BYTES = 256 * 1024
+_RECORD_BYTES_MAX = 16 * 1024  # plain text of one record: no read returns more
 
 
 class Progress(NamedTuple):
@@ -28,6 +28,8 @@ class Progress(NamedTuple):
 class TlsStream:
     """One end of a TLS connection."""
 
+    __slots__ = ("_incoming", "_is_open", "_outgoing", "_tls")
+
     def __init__(
         self, context: ssl.SSLContext, *, is_server: bool, host: str | None = None
     ) -> None:
@@ -37,7 +39,6 @@ class TlsStream:
             self._incoming, self._outgoing, server_side=is_server, server_hostname=host
         )
         self._is_open = False
-        self._waiting: list[bytes] = []  # plain text given before the handshake was done
 
     @property
     def is_open(self) -> bool:
@@ -53,7 +54,7 @@ class TlsStream:
         return self.receive(b"").cipher
 
     def receive(self, data: bytes) -> Progress:
-        """Take ciphertext. Raises RemoteProtocolError when the peer does not speak TLS with us."""
+        """Take ciphertext. Raises TlsRefused when the peer does not speak TLS with us."""
         self._incoming.write(data)
         plain: list[bytes] = []
         is_over = False
@@ -61,10 +62,7 @@ class TlsStream:
             if not self._is_open:
                 self._tls.do_handshake()
                 self._is_open = True
-                for text in self._waiting:
-                    self._tls.write(text)
-                self._waiting.clear()
-            while chunk := self._tls.read(_READ_BYTES):
+            while chunk := self._tls.read(_RECORD_BYTES_MAX):
                 plain.append(chunk)
             is_over = True
         except ssl.SSLWantReadError:
@@ -79,11 +77,11 @@ class TlsStream:
         return Progress(b"".join(plain), self._outgoing.read(), is_over)
 
     def send(self, plain: bytes) -> bytes:
-        """Ciphertext for ``plain``; kept back while the handshake is not done."""
-        if self._is_open:
-            self._tls.write(plain)
-        else:
-            self._waiting.append(plain)
+        """Ciphertext for ``plain``; only once the stream is open."""
+        assert self._is_open
+        rest = memoryview(plain)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
         return self._outgoing.read()
 
     def end(self) -> bytes:
@@ -95,33 +93,53 @@ class TlsStream:
 
 
 class TlsRefused(RemoteProtocolError):
-    """The handshake failed; ``alert`` is what the peer should still be told."""
+    """The peer does not speak TLS with us; ``alert`` is what it should still be told."""
 
     def __init__(self, fact: str, alert: bytes) -> None:
         super().__init__(fact)
         self.alert = alert
 
 
-def server_context(settings: TlsServerSettings) -> ssl.SSLContext | None:
-    """The context of a listening server, or None when TLS is off or no certificate was given."""
+class TlsDoor(NamedTuple):
+    """How a listening server meets its peers: a context if it can speak TLS, and must they?"""
+
+    context: ssl.SSLContext | None = None
+    is_required: bool = False
+
+    def stream_for(self, first: int) -> TlsStream | None:
+        """A stream for a peer that starts with that byte, or None if it may speak plainly.
+
+        Raises RemoteProtocolError for a peer that is not to be talked with.
+        """
+        if first == HANDSHAKE_BYTE:
+            if self.context is None:
+                raise RemoteProtocolError("the peer speaks TLS and TLS is off here")
+            return TlsStream(self.context, is_server=True)
+        if self.is_required:
+            raise RemoteProtocolError("the peer does not speak TLS and it is required here")
+        return None
+
+
+def server_door(settings: TlsServerSettings) -> TlsDoor:
+    """The door of a listening server; without a certificate it cannot speak TLS."""
+    is_required = settings.mode == TlsMode.ENFORCING
     if settings.mode == TlsMode.DISABLED or settings.cert_path is None:
-        if settings.mode == TlsMode.ENFORCING:
+        if is_required:
             raise SettingsError(
                 "tls.server.mode",
                 "enforcing needs a certificate",
                 "set tls.server.certPath and tls.server.keyPath",
             )
-        return None
+        return TlsDoor()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load_chain(context, settings.cert_path, settings.key_path, settings.key_password)
+    # Renegotiation lets a client make the server do the expensive part again and again.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _load_chain(context, "tls.server", settings.cert_path, settings.key_path, settings.key_password)
     if settings.need_client_auth != ClientAuth.NONE:
-        context.verify_mode = (
-            ssl.CERT_REQUIRED
-            if settings.need_client_auth == ClientAuth.REQUIRE
-            else ssl.CERT_OPTIONAL
-        )
-        _load_trust(context, "tls.server.trustCertPath", settings.trust_cert_path)
-    return context
+        is_needed = settings.need_client_auth == ClientAuth.REQUIRE
+        context.verify_mode = ssl.CERT_REQUIRED if is_needed else ssl.CERT_OPTIONAL
+        _load_trust(context, "tls.server", settings.trust_cert_path)
+    return TlsDoor(context, is_required)
 
 
 def client_context(settings: TlsClientSettings) -> ssl.SSLContext:
@@ -131,22 +149,27 @@ def client_context(settings: TlsClientSettings) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_NONE
     if settings.trust_cert_path is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        _load_trust(context, "tls.client.trustCertPath", settings.trust_cert_path)
+        _load_trust(context, "tls.client", settings.trust_cert_path)
     if settings.cert_path is not None:
-        _load_chain(context, settings.cert_path, settings.key_path, settings.key_password)
+        _load_chain(
+            context, "tls.client", settings.cert_path, settings.key_path, settings.key_password
+        )
     return context
 
 
 def _load_chain(
-    context: ssl.SSLContext, cert: Path, key: Path | None, password: str | None
+    context: ssl.SSLContext, side: str, cert: Path, key: Path | None, password: str | None
 ) -> None:
     try:
-        context.load_cert_chain(cert, key, password)
+        # Never None: OpenSSL would ask for it on the terminal.
+        context.load_cert_chain(cert, key, password or "")
     except (OSError, ssl.SSLError) as error:
-        raise SettingsError("tls.certPath", f"'{cert}' cannot be used: {error}") from error
+        files = f"'{cert}'" if key is None else f"'{cert}' with key '{key}'"
+        raise SettingsError(f"{side}.certPath", f"{files} cannot be used: {error}") from error
 
 
-def _load_trust(context: ssl.SSLContext, key: str, path: Path | None) -> None:
+def _load_trust(context: ssl.SSLContext, side: str, path: Path | None) -> None:
+    key = f"{side}.trustCertPath"
     if path is None:
         raise SettingsError(
             key, "client certificates are asked for, but nobody is trusted to sign them"

@@ -1,5 +1,6 @@
 """The public test kit: fakes we own and builders with good defaults. Only tests import it."""
 
 from cometmq.testing.clock import FakeClock
+from cometmq.testing.proxy import FaultyProxy
 
-__all__ = ["FakeClock"]
+__all__ = ["FakeClock", "FaultyProxy"]

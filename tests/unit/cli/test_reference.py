@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,35 @@ IN_A_SHELL = [example for example in EXAMPLES if set("|<>&;") & set(example.line
 
 def test_an_example_works_as_it_stands() -> None:
     for example in EXAMPLES:
-        if example not in IN_A_SHELL:
+        if example not in IN_A_SHELL and not example.stays_up:
             program, *arguments = shlex.split(example.line)
             result = CliRunner().invoke(app, arguments, prog_name=program)
 
             assert (result.exit_code, result.stderr) == (0, ""), example
             assert result.stdout, example
+
+
+@pytest.mark.slow
+def test_an_example_that_stays_up_says_that_it_listens_and_ends_when_told(tmp_path: Path) -> None:
+    for line in sorted({example.line for example in EXAMPLES if example.stays_up}):
+        _, *arguments = shlex.split(line)
+        log = tmp_path / "log"
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "cometmq", *arguments],
+                env={**os.environ, "HOME": str(tmp_path), "COMETMQ_LISTEN_PORT": "0"},
+                stdin=subprocess.DEVNULL,
+                stderr=output,
+            )
+        try:
+            deadline = time.monotonic() + 20
+            while "listens on" not in log.read_text() and server.poll() is None:
+                assert time.monotonic() < deadline, line
+                time.sleep(0.02)
+        finally:
+            server.terminate()
+
+        assert server.wait(20) == 0, log.read_text()
 
 
 @pytest.mark.slow

@@ -37,8 +37,16 @@ func main() {
 	tag := flags.String("tag", "", "tag to send, or tag expression to subscribe to")
 	prefix := flags.String("prefix", "", "bodies are the prefix and a number")
 	timeout := flags.Int("timeout", 30, "seconds to wait for messages")
+	trusted := flags.String("tls-trust", "", "speak TLS to a name server signed by this (PEM)")
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		fail(err)
+	}
+	if *trusted != "" {
+		through, err := tunnel(*namesrv, *trusted)
+		if err != nil {
+			fail(err)
+		}
+		*namesrv = through
 	}
 	var err error
 	switch os.Args[1] {

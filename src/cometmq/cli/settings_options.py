@@ -1,0 +1,58 @@
+"""Settings as options of a command: one option per field, made from the same table as all else."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cometmq.codec import java_properties
+from cometmq.errors import NotFound, ProtocolError, SettingsError
+from cometmq.settings import Row, Settings, describe
+
+_FILE_BYTES_MAX = 1024 * 1024
+_METAVARS: Mapping[Any, str] = {int: "N", float: "N", Path: "PATH", tuple: "LIST"}
+
+
+def settings_options(*classes: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
+    """Give a command an option for each field; their texts arrive as keyword arguments.
+
+    Secrets have no option: a command line is seen by everyone on the machine.
+    """
+    rows = [row for part in classes for row in describe(part) if not row.secret]
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        for row in reversed(rows):
+            function = _option(row)(function)
+        return function
+
+    return decorate
+
+
+def read_properties(path: Path | None) -> Mapping[str, str]:
+    """A file in RocketMQ's properties format; no path means no settings."""
+    if path is None:
+        return {}
+    try:
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+    except FileNotFoundError as error:
+        raise NotFound("file", str(path), "check the path given with -c") from error
+    except OSError as error:
+        raise SettingsError("-c", f"cannot read '{path}': {error.strerror}") from error
+    if len(content) > _FILE_BYTES_MAX:
+        raise SettingsError("-c", f"'{path}' is larger than {_FILE_BYTES_MAX} bytes")
+    try:
+        return java_properties.loads(content)
+    except ProtocolError as error:
+        raise SettingsError("-c", f"'{path}' is no properties file: {error.fact}") from error
+
+
+def _option(row: Row) -> Callable[[Callable[..., Any]], Any]:
+    return click.option(
+        row.option,
+        row.name,
+        metavar="|".join(row.choices) or _METAVARS.get(row.kind, "TEXT"),
+        default=None,
+        help=f"{row.doc}  [{row.key}; default: {row.default_text or 'none'}]",
+    )
