@@ -1,10 +1,12 @@
 """Single questions to a live server, ours or Apache's, and waiting until an answer is so."""
 
+import functools
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from cometmq.codec import bodies, command, fastjson
+from cometmq.codec import bodies, command, fastjson, java_properties
 from cometmq.codec.bodies.nameserver import ClusterInfo, TopicList
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
@@ -58,6 +60,16 @@ def route(namesrv: str, topic: str) -> TopicRoute | None:
     return fastjson.decode(answer.body, TopicRoute)
 
 
+def route_documents(namesrv: str) -> dict[str, Any]:
+    """Every topic with its whole route as it is on the wire, unknown members included."""
+    found = {}
+    for topic in sorted(topics(namesrv)):
+        header = GetRouteInfoByTopic(topic)
+        answer = ask_well(namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        found[topic] = fastjson.loads(answer.body)
+    return found
+
+
 def broker_names(namesrv: str, topic: str) -> set[str]:
     """Names of the brokers that have the topic; none when nobody knows it."""
     known = route(namesrv, topic)
@@ -89,6 +101,16 @@ def kv(namesrv: str, namespace: str, key: str) -> str | None:
     return GetKVConfigResponse.from_ext(answer.ext_fields).value
 
 
+def settings(namesrv: str) -> dict[str, str]:
+    """All settings of a name server by key."""
+    return java_properties.loads(ask_well(namesrv, RequestCode.GET_NAMESRV_CONFIG).body)
+
+
+def change_setting(namesrv: str, key: str, value: str) -> None:
+    body = java_properties.dumps({key: value})
+    ask_well(namesrv, RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+
+
 def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
     """Make the topic known to a broker, which tells its name servers."""
     header = UpdateAndCreateTopic(
@@ -104,6 +126,12 @@ def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
     ask_well(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
+def wait_until_known(namesrvs: Iterable[str], topic: str) -> None:
+    """Return once every name server was told of the topic."""
+    for namesrv in namesrvs:
+        wait_until(functools.partial(_knows, namesrv, topic), f"{namesrv} knows {topic}")
+
+
 def stored_count(broker: str, topic: str, *, queues: int) -> int:
     """How many messages a broker has of a topic."""
     answers = [
@@ -113,12 +141,14 @@ def stored_count(broker: str, topic: str, *, queues: int) -> int:
     return sum(OffsetResponse.from_ext(answer.ext_fields).offset for answer in answers)
 
 
-def wait_until(
-    is_so: Callable[[], bool], what: str, *, timeout_s: float = EVENT_TIMEOUT_S
-) -> None:
+def wait_until(is_so: Callable[[], bool], what: str, *, timeout_s: float = EVENT_TIMEOUT_S) -> None:
     """Look again and again until it is so; ``TimeoutError`` names ``what`` never came."""
     deadline = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() >= deadline:
             raise TimeoutError(f"still not so after {timeout_s:g} s: {what}")
         time.sleep(POLL_S)
+
+
+def _knows(namesrv: str, topic: str) -> bool:
+    return topic in topics(namesrv)

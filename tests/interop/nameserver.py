@@ -54,7 +54,12 @@ class OurNameServer:
 def start(folder: Path, settings: Mapping[str, str]) -> Process:
     """Start a name server with a file of ``settings``, and wait for nothing."""
     folder.mkdir(parents=True, exist_ok=True)
-    conf = folder / "server.conf"
-    conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    argv = [sys.executable, "-m", "cometmq", "nameserver", "-c", str(conf)]
+    lines = [f"{key}={value}\n" for key, value in settings.items()]
+    (folder / "server.conf").write_text("".join(lines))
+    return restart(folder)
+
+
+def restart(folder: Path) -> Process:
+    """Start a name server with the file it has in ``folder``, and wait for nothing."""
+    argv = [sys.executable, "-m", "cometmq", "nameserver", "-c", str(folder / "server.conf")]
     return Process("our-namesrv", argv, folder=folder, env={"HOME": str(folder)})

@@ -26,7 +26,6 @@ TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     "go": (("version",), (1, 20)),
     "node": (("--version",), (18,)),
     "npm": (("--version",), (9,)),
-    "openssl": (("version",), (1, 1)),
     "openssl": (("version",), (3,)),
 }
 VERSION_TIMEOUT_S = 60

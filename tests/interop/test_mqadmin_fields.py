@@ -82,7 +82,9 @@ def test_settings_are_kept_apart_by_name_server() -> None:
 def test_an_update_of_settings_tells_where_and_what() -> None:
     text = "update name server config success![h:1, h:2]\nclusterTest : false\n"
 
-    assert mqadmin_fields.config_update(text) == ConfigUpdate(("h:1", "h:2"), "clusterTest", "false")
+    update = mqadmin_fields.config_update(text)
+
+    assert update == ConfigUpdate(("h:1", "h:2"), "clusterTest", "false")
 
 
 def test_a_refusal_is_told_with_its_code_and_description() -> None:

@@ -6,13 +6,13 @@ One Apache broker is registered with both, so whatever is not listed here as dif
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from cometmq.codec import java_properties
 from tests.interop import asking, mqadmin_fields
 from tests.interop.admin_shell import AdminShell
-from tests.interop.asking import wait_until
 from tests.interop.fleet import Fleet, Twins
 from tests.interop.mqadmin_fields import AdminFailure, ConfigUpdate, PermissionChange
 
@@ -39,6 +39,8 @@ DIFFERENT = {
 OURS_ALONE = {
     "com.rocketmq.remoting.frameMaxLength": "a JVM property there",
     "frameSecondsMax": "a frame that trickles in for ever is an attack",
+    "healthAddress": "where to ask how it is and what it counts",
+    "healthPort": "where to ask how it is and what it counts",
     "isVipEnabled": "the port two below",
     "partialFramesBytesMax": "one budget for all unfinished frames",
     "stalledSecondsMax": "a reader that stops reading is dropped",
@@ -60,8 +62,7 @@ class Comparison:
 
     @property
     def namesrvs(self) -> tuple[str, str]:
-        """Ours and Apache's."""
-        return self.twins.ours.address, self.twins.apaches.address
+        return self.twins.namesrvs
 
     def __call__(self, command: str, *argv: str) -> tuple[str, str]:
         """What the command prints when asked of ours, and when asked of Apache's."""
@@ -84,8 +85,7 @@ def compare(
 ) -> Comparison:
     """Ours and Apache's at a moment when both know the same topics."""
     comparison = Comparison(admin_shell(TOOLS[request.param]), apache_fleet.twins[request.param])
-    ours, apaches = comparison.namesrvs
-    wait_until(lambda: asking.topics(ours) == asking.topics(apaches), "the same topics")
+    comparison.twins.wait_until_alike()
     return comparison
 
 
@@ -93,8 +93,7 @@ def compare(
 def known_topic(compare: Comparison, topic: str) -> str:
     """A topic that both name servers know."""
     asking.create_topic(compare.twins.broker.address, topic, queues=3)
-    for namesrv in compare.namesrvs:
-        wait_until(lambda where=namesrv: topic in asking.topics(where), f"{topic} in {namesrv}")  # type: ignore[misc]
+    asking.wait_until_known(compare.namesrvs, topic)
     return topic
 
 
@@ -176,7 +175,8 @@ def test_kv_config(compare: Comparison) -> None:
     ours, apaches = map(mqadmin_fields.sentences, compare("deleteKvConfig", *name))
 
     assert ours == apaches == ["delete kv config from namespace success."]
-    assert [asking.kv(namesrv, "NAMESPACE", "key one") for namesrv in compare.namesrvs] == [None] * 2
+    kept = [asking.kv(namesrv, "NAMESPACE", "key one") for namesrv in compare.namesrvs]
+    assert kept == [None, None]
     ours_file, apaches_file = kv_files(compare)
     assert ours_file == apaches_file
 
@@ -210,18 +210,13 @@ def test_write_permission_taken_and_given(compare: Comparison, known_topic: str)
             PermissionChange(action, name, namesrv, count) for namesrv in compare.namesrvs
         ]
         # All of them, also those that had other permissions before, such as TBW102.
-        for topic in (known_topic, "TBW102"):
-            ours, apaches = map(mqadmin_fields.route, compare("topicRoute", "-t", topic))
-            assert ours == apaches
-        assert mqadmin_fields.route(
-            compare.admin("topicRoute", "-n", compare.namesrvs[0], "-t", known_topic)
-        )["queueDatas"][0]["perm"] == perm
+        ours, apaches = compare.twins.routes()
+        assert ours == apaches
+        assert ours[known_topic]["queueDatas"][0]["perm"] == perm
 
 
 def test_write_permission_of_an_unknown_broker(compare: Comparison) -> None:
-    ours, apaches = map(
-        mqadmin_fields.permission_change, compare("wipeWritePerm", "-b", "nobody")
-    )
+    ours, apaches = map(mqadmin_fields.permission_change, compare("wipeWritePerm", "-b", "nobody"))
 
     assert (ours.topics, ours.broker) == (apaches.topics, apaches.broker) == (0, "nobody")
 
@@ -241,36 +236,33 @@ def test_get_namesrv_config(compare: Comparison, apache_fleet: Fleet) -> None:
     of_both_releases = {
         key
         for twins in apache_fleet.twins.values()
-        for key in settings_of(compare.admin, twins.apaches.address)
+        for key in asking.settings(twins.apaches.address)
     }
     assert ours.keys() - of_both_releases == OURS_ALONE.keys()
     assert of_both_releases - ours.keys() == set()
 
 
-def settings_of(admin: AdminShell, namesrv: str) -> dict[str, str]:
-    text = admin("getNamesrvConfig", "-n", namesrv)
-    return mqadmin_fields.namesrv_configs(text)[namesrv]
-
-
 @pytest.mark.parametrize(
-    ("key", "value"), [("productEnvName", "tëst"), ("serverWorkerThreads", "9"), ("noSuchKey", "1")]
+    ("key", "value"), [("productEnvName", "test"), ("serverWorkerThreads", "9"), ("noSuchKey", "1")]
 )
 def test_update_namesrv_config(compare: Comparison, key: str, value: str) -> None:
-    """Also a key without effect in ours; one that nobody knows is a success in both, and ignored."""
-    was = [settings_of(compare.admin, namesrv).get(key) for namesrv in compare.namesrvs]
+    """Also a key without effect in ours; one nobody knows is a success in both, and ignored."""
+    was = [asking.settings(namesrv).get(key) for namesrv in compare.namesrvs]
 
-    updates = map(mqadmin_fields.config_update, compare("updateNamesrvConfig", "-k", key, "-v", value))
+    texts = compare("updateNamesrvConfig", "-k", key, "-v", value)
 
-    assert list(updates) == [ConfigUpdate((namesrv,), key, value) for namesrv in compare.namesrvs]
-    ours, apaches = (settings_of(compare.admin, namesrv) for namesrv in compare.namesrvs)
+    updates = [mqadmin_fields.config_update(text) for text in texts]
+    assert updates == [ConfigUpdate((namesrv,), key, value) for namesrv in compare.namesrvs]
+    ours, apaches = map(asking.settings, compare.namesrvs)
     assert ours.get(key) == apaches.get(key) == (None if key == "noSuchKey" else value)
     stored = [
-        java_properties.loads(open(settings["configStorePath"], "rb").read()).get(key)
+        java_properties.loads(Path(settings["configStorePath"]).read_bytes()).get(key)
         for settings in (ours, apaches)
     ]
     assert stored == [ours.get(key)] * 2
-    if was != [None, None]:
-        compare("updateNamesrvConfig", "-k", key, "-v", str(was[0]))
+    for namesrv, value_before in zip(compare.namesrvs, was, strict=True):
+        if value_before is not None:
+            asking.change_setting(namesrv, key, value_before)
 
 
 @pytest.mark.parametrize("key", ["kvConfigPath", "configStorePath"])
@@ -280,7 +272,7 @@ def test_where_files_are_cannot_be_changed(compare: Comparison, key: str) -> Non
 
     assert ours.code == apaches.code == 16
     assert apaches.description in (ours.description, "Can not update config path")
-    assert settings_of(compare.admin, compare.namesrvs[0])[key] != "/tmp/elsewhere"
+    assert asking.settings(compare.namesrvs[0])[key] != "/tmp/elsewhere"
 
 
 def test_delete_topic(compare: Comparison, known_topic: str) -> None:
@@ -288,8 +280,7 @@ def test_delete_topic(compare: Comparison, known_topic: str) -> None:
     broker = compare.twins.broker
     second = f"{known_topic}_2"
     asking.create_topic(broker.address, second)
-    for namesrv in compare.namesrvs:
-        wait_until(lambda where=namesrv: second in asking.topics(where), f"{second} known")  # type: ignore[misc]
+    asking.wait_until_known(compare.namesrvs, second)
     where = ("-c", "DefaultCluster")
 
     for namesrv, topic in zip(compare.namesrvs, (known_topic, second), strict=True):

@@ -228,9 +228,11 @@ cdef bint scan_member(Scan *s, Value *key, Members *got) noexcept:
         return False
     if is_key(key, "language", 8):
         got.language = value
-    elif is_key(key, "remark", 6):
+        return value.kind == V_TEXT
+    if is_key(key, "remark", 6):
         got.remark = value
-    elif is_key(key, "code", 4):
+        return value.kind == V_TEXT or value.kind == V_ESCAPED_TEXT or value.kind == V_NULL
+    if is_key(key, "code", 4):
         number = &got.code
         got.has_code = True
     elif is_key(key, "opaque", 6):
@@ -256,8 +258,6 @@ cdef object build_json_command(Members *got, Bytes body, Py_ssize_t body_bytes, 
         return None
     remark = ext = None
     if got.remark.kind != V_NULL:
-        if got.remark.kind != V_TEXT and got.remark.kind != V_ESCAPED_TEXT:
-            return None
         remark = as_text(&got.remark)
     if got.ext.end > got.ext.begin:
         ext = PyBytes_FromStringAndSize(<const char *>got.ext.begin, got.ext.end - got.ext.begin)

@@ -166,6 +166,22 @@ def test_unusual_headers_mean_the_same_in_both_cores(header: bytes) -> None:
     assert without_header(commands) == expected
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"code":1,"language":true,"language":"GO"}',
+        b'{"code":1,"language":"GO","remark":1,"remark":""}',
+        b'{"code":1,"language":"GO","code":"x"}',
+    ],
+)
+def test_a_member_that_is_wrong_before_it_is_right_is_refused_by_both_cores(header: bytes) -> None:
+    data = prefix(0, len(header), 0) + header
+
+    for decode in (core.decode_frames, command.decode_frames):
+        with pytest.raises(RemoteProtocolError, match="JSON header cannot be read"):
+            decode(data)
+
+
 BAD_FIELDS = [
     {},
     {"b": "orders"},
