@@ -4,9 +4,8 @@ Theory of operation. Both ends may ask: each keeps its own counter of opaques, a
 of a command tells whether it asks or answers, so the two spaces never meet. A waiter is whatever
 the caller wants to get back with the answer (a future, usually); this class only keeps it.
 
-Received bytes that do not complete a frame are kept as the pieces they came in and joined once,
-when the last one is there: a 4 MiB body that arrives in 64 pieces is copied once, not 64 times.
-Small pieces are gathered in one buffer, since each object of its own would cost more than it holds.
+Frames that a read brings whole are decoded where they lie. Only the one it ends in the middle of is
+gathered elsewhere (``partial``), and the next read goes on behind it without being joined to it.
 """
 
 import heapq
@@ -14,14 +13,13 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cometmq.codec import core
 from cometmq.codec.command import Command
-from cometmq.codec.frame import PREFIX_BYTES
 from cometmq.errors import RemoteProtocolError
 from cometmq.model.limits import FRAME_BYTES_MAX, PENDING_REQUESTS_MAX
+from cometmq.remoting.partial import PartialFrame
 
 W = TypeVar("W")
 
 _OPAQUE_MASK = 0x7FFFFFFF
-_SMALL_PIECE_BYTES = 4096
 
 
 class Received(NamedTuple, Generic[W]):
@@ -43,12 +41,10 @@ class Connection(Generic[W]):
         "_deadlines",
         "_fault",
         "_frame_bytes_max",
-        "_held_bytes",
         "_opaque",
+        "_partial",
         "_pending_max",
-        "_pieces",
         "_waiters",
-        "_wanted_bytes",
     )
 
     def __init__(
@@ -60,9 +56,7 @@ class Connection(Generic[W]):
     ) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._pending_max = pending_max
-        self._pieces: list[bytes | bytearray] = []  # of a frame that is not complete yet
-        self._held_bytes = 0  # their sum
-        self._wanted_bytes = PREFIX_BYTES  # joining before that many are held is of no use
+        self._partial: PartialFrame | None = None  # in the middle of which the last read ended
         self._waiters: dict[int, W] = {}  # by opaque, in the order asked
         self._deadlines: list[tuple[float, int]] = []  # heap; entries of answered requests linger
         self._opaque = first_opaque
@@ -71,7 +65,7 @@ class Connection(Generic[W]):
     @property
     def held_bytes(self) -> int:
         """Bytes kept of a frame that is not complete yet."""
-        return self._held_bytes
+        return 0 if self._partial is None else self._partial.held_bytes
 
     @property
     def pending_count(self) -> int:
@@ -136,45 +130,36 @@ class Connection(Generic[W]):
         return waiters
 
     def _commands(self, data: bytes) -> list[Command]:
-        if self._held_bytes:
-            self._keep(data)
-            if self._held_bytes < self._wanted_bytes:
-                return []
-            data = b"".join(self._pieces)
-            self._release()
         commands: list[Command] = []
+        begin = 0
         try:
-            commands, end = core.decode_frames(data, 0, None, self._frame_bytes_max)
-            if end < len(data):
-                if commands:  # a fault behind good frames shows only when it comes first
-                    core.decode_frames(data, end, None, self._frame_bytes_max)
-                self._hold(data, end)
+            if self._partial is not None:
+                begin = self._partial.add(data)
+                if not self._partial.is_complete:
+                    return commands
+                with self._partial.view() as frame:
+                    commands, _ = core.decode_frames(frame, 0, None, self._frame_bytes_max)
+                self._release()
+            self._decode(data, begin, commands)
         except RemoteProtocolError as error:
             self._fault = error
+            self._release()
         return commands
 
-    def _hold(self, data: bytes, begin: int) -> None:
-        """Begin to gather a frame of which ``data[begin:]`` is there."""
-        rest = data[begin:]
-        self._held_bytes = len(rest)
-        self._pieces = [rest if len(rest) >= _SMALL_PIECE_BYTES else bytearray(rest)]
-        self._wanted_bytes = PREFIX_BYTES
-        if len(rest) >= PREFIX_BYTES:
-            self._wanted_bytes = 4 + int.from_bytes(rest[:4], "big", signed=True)
-
-    def _keep(self, data: bytes) -> None:
-        self._held_bytes += len(data)
-        last = self._pieces[-1]
-        if len(data) >= _SMALL_PIECE_BYTES:
-            self._pieces.append(data)
-        elif isinstance(last, bytearray):
-            last += data
-        else:
-            self._pieces.append(bytearray(data))
+    def _decode(self, data: bytes, begin: int, commands: list[Command]) -> None:
+        """Append the commands in ``data[begin:]`` and keep the rest."""
+        found, end = core.decode_frames(data, begin, None, self._frame_bytes_max)
+        commands += found
+        if end < len(data):
+            if found:  # a fault behind good frames shows only when it comes first
+                core.decode_frames(data, end, None, self._frame_bytes_max)
+            self._partial = PartialFrame(self._frame_bytes_max)
+            self._partial.add(data, end)
 
     def _release(self) -> None:
-        self._pieces = []
-        self._held_bytes = 0
+        if self._partial is not None:
+            self._partial.release()
+            self._partial = None
 
     def _drop_answered_deadlines(self) -> None:
         self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiters]

@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+import resource
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 TEST_SECONDS_MAX = 60
+FILES = 4096
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +51,16 @@ async def _bounded(test: Coroutine[Any, Any, None]) -> None:
         await test
     await asyncio.sleep(0)
     assert complaints == []
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Room for a few thousand sockets, here and in processes started from here."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="session")

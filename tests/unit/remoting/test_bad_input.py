@@ -190,6 +190,7 @@ async def test_a_slow_loris_is_dropped_while_others_are_served(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_files")
 async def test_a_storm_of_connections_that_close_at_once_passes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -241,6 +242,7 @@ async def test_incomplete_frames_of_all_connections_share_one_budget(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_files")
 async def test_a_thousand_hostile_connections_stay_within_the_budget(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -107,6 +107,7 @@ def settled(server: Prisoner, is_done: Callable[[Counts], bool]) -> Counts:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
 def test_a_second_round_of_a_thousand_hostile_connections_adds_nothing(loop_name: str) -> None:
     with serving(loop_name) as server:
