@@ -10,6 +10,7 @@ decides: there is one set of rules and one set of error messages.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
@@ -42,12 +43,21 @@ cdef extern from "Python.h":
 cdef enum:
     HEADER_MASK = 0xFFFFFF
     CODES_MAX = 512
+    NUMBERS_MAX = 1024
 
 cdef object _command_type = None
 cdef object _plain_frame = None
 cdef dict _languages = {}
 cdef dict _layouts = {}
 cdef PyObject *_layout_by_code[CODES_MAX]
+cdef tuple _numbers = tuple(range(NUMBERS_MAX))
+
+
+cdef inline object number_of(int64_t value):
+    """Codes and versions are few and above the numbers that Python keeps ready."""
+    if 0 <= value < NUMBERS_MAX:
+        return <object>PyTuple_GET_ITEM(_numbers, value)
+    return value
 
 
 def bind(command_type, plain_frame, dict languages, dict header_types):
@@ -157,8 +167,8 @@ cdef object decode_binary(Bytes header, Py_ssize_t size, Py_ssize_t body_bytes):
             typed = read_binary(begin, begin + ext_bytes, <Layout>layout)
     body = PyBytes_FromStringAndSize(<const char *>header + size, body_bytes)
     return _command_type(
-        load16(header), header[2], load16(header + 3), <int32_t>load32(header + 5),
-        <int32_t>load32(header + 9), remark, 1, ext, body, typed,
+        number_of(load16(header)), header[2], number_of(load16(header + 3)),
+        <int32_t>load32(header + 5), <int32_t>load32(header + 9), remark, 1, ext, body, typed,
     )
 
 
@@ -262,7 +272,7 @@ cdef object build_json_command(Members *got, Bytes body, Py_ssize_t body_bytes, 
     if got.ext.end > got.ext.begin:
         ext = PyBytes_FromStringAndSize(<const char *>got.ext.begin, got.ext.end - got.ext.begin)
     return _command_type(
-        got.code, language, got.version, got.opaque, got.flag, remark, 0, ext,
+        number_of(got.code), language, number_of(got.version), got.opaque, got.flag, remark, 0, ext,
         PyBytes_FromStringAndSize(<const char *>body, body_bytes), typed,
     )
 
