@@ -44,6 +44,7 @@ check: setup  ## gates: format, lint, types, layers, house rules
 
 bench: setup  ## benchmarks: ratios to a baseline measured in the same run
 	@$(PY) -m bench.codec
+	$(PY) -m bench.nameserver
 
 docs: setup  ## documentation site in site/
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

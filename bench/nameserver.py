@@ -10,8 +10,8 @@ of each Apache release, and no query waits longer than 20 ms while a broker regi
 import argparse
 import contextlib
 import fnmatch
+import functools
 import json
-import os
 import socket
 import statistics
 import sys
@@ -41,8 +41,6 @@ QUERY_RATIO_MIN = 2.0
 STALL_MS_MAX = 20.0
 LARGE_TOPICS = 10_000
 WARM_UP_SECONDS = 20.0
-# The interop kit starts JVMs for a quick start; here they get their best compiler and more memory.
-FULL_SPEED = "-XX:TieredStopAtLevel=4 -Xmx512m"
 
 
 class Subject(NamedTuple):
@@ -93,14 +91,10 @@ def subjects(folder: Path, versions: tuple[str, ...]) -> Iterator[list[Subject]]
     with contextlib.ExitStack() as stack:
         running = [_start(stack, "ours", lambda: OurNameServer(folder / "ours"))]
         for version in versions:
-            place = folder / version
-            running.append(
-                _start(
-                    stack,
-                    f"Apache {version}",
-                    lambda v=version, p=place: ApacheNameServer(default_cache(), v, p),  # type: ignore[misc]
-                )
+            server = functools.partial(
+                ApacheNameServer, default_cache(), version, folder / version, is_short_lived=False
             )
+            running.append(_start(stack, f"Apache {version}", server))
         for subject in running:
             for broker in range(BROKERS):
                 connection = stack.enter_context(connect(subject.address))
@@ -180,7 +174,6 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="short rounds, for a first look")
     parser.add_argument("--row", default="*", metavar="PATTERN", help="queries, stall or memory")
     chosen = parser.parse_args()
-    os.environ["_JAVA_OPTIONS"] = FULL_SPEED
     seconds = 0.5 if chosen.quick else 3.0
     with (
         tempfile.TemporaryDirectory() as folder,

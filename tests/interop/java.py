@@ -43,15 +43,18 @@ def command(
     home: Path,
     heap_mb: int = 256,
     properties: Mapping[str, str] | None = None,
+    is_short_lived: bool = True,
 ) -> list[str]:
-    """The command line of a small JVM that keeps everything it writes below ``home``."""
+    """The command line of a small JVM that keeps everything it writes below ``home``.
+
+    One that is short-lived starts sooner and never gets as fast as it could.
+    """
     home.mkdir(parents=True, exist_ok=True)
     settings = {"user.home": str(home), "java.io.tmpdir": str(home), **(properties or {})}
     return [
         "java",
         f"-Xmx{heap_mb}m",
-        # Start-up time matters more here than speed later: these programs live for seconds.
-        "-XX:TieredStopAtLevel=1",
+        *(("-XX:TieredStopAtLevel=1",) if is_short_lived else ()),
         "-XX:+UseSerialGC",
         *OPENED,
         *(f"-D{name}={value}" for name, value in settings.items()),
