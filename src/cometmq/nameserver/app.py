@@ -59,6 +59,11 @@ class NameServer:
         """Where it listens, once started."""
         return self._server.ports[0]
 
+    @property
+    def health_port(self) -> int:
+        """Where probes and metrics are served, once started with such a port."""
+        return self._health.port
+
     async def start(self) -> None:
         """Listen. Raises PortInUse."""
         network = self._config.network

@@ -69,7 +69,9 @@ class Service(Protocol):
 
     async def start(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Also called when ``start`` has failed half-way."""
+        ...
 
 
 def run(build: Callable[[], Service]) -> None:
@@ -101,9 +103,9 @@ async def _run(build: Callable[[], Service]) -> None:
     for number in _SIGNALS:
         loop.add_signal_handler(number, ask, number)
     service = build()
-    await service.start()
-    _calm_collector()
     try:
+        await service.start()
+        _calm_collector()
         await _first(stop_asked, service.background)
     finally:
         await service.stop()

@@ -43,6 +43,7 @@ from cometmq.nameserver.config import NameServerNetworkSettings, NameServerSetti
 from cometmq.nameserver.live_settings import NameServerConfig
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.client import connect
+from cometmq.remoting.config import HealthSettings
 from cometmq.testing import FakeClock
 
 Place = tuple[str, str, str, str, int]
@@ -52,7 +53,10 @@ VERSION = DataVersion(counter=1, timestamp=1, state_version=0)
 
 @asynccontextmanager
 async def name_server(
-    folder: Path, clock: FakeClock | None = None, **settings: object
+    folder: Path,
+    clock: FakeClock | None = None,
+    health: HealthSettings | None = None,
+    **settings: object,
 ) -> AsyncIterator[NameServer]:
     config = NameServerConfig(
         nameserver=NameServerSettings(
@@ -61,6 +65,7 @@ async def name_server(
             **settings,  # type: ignore[arg-type]
         ),
         network=NameServerNetworkSettings(listen_port=0, bind_address="127.0.0.1"),
+        health=health or HealthSettings(),
     )
     server = NameServer(config, clock=clock)
     await server.start()
@@ -405,5 +410,35 @@ def test_routes_are_written_in_the_dialect_of_the_asking_client(
 
             assert (b'{"0":"10.0.0.1:10911"}' in frame) == (version >= 401)
             assert (b'{0:"10.0.0.1:10911"}' in frame) == (version < 401)
+
+    asyncio.run(scenario())
+
+
+def test_probes_and_metrics_are_served_on_a_port_of_their_own(tmp_path: Path) -> None:
+    async def get(port: int, path: str) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def scenario() -> None:
+        health = HealthSettings(port=0)
+        async with name_server(tmp_path, health=health) as server, client_of(server) as broker:
+            await register(broker, "orders", "bills")
+            await route_of(broker, "orders")
+            await route_of(broker, "nothing")
+
+            ready = await get(server.health_port, "/readyz")
+            metrics = await get(server.health_port, "/metrics")
+
+            assert ready.startswith(b"HTTP/1.1 200 ")
+            for line in (
+                b"cometmq_nameserver_brokers 1",
+                b"cometmq_nameserver_topics 2",
+                b"cometmq_nameserver_route_queries_total 2",
+                b"cometmq_nameserver_route_misses_total 1",
+            ):
+                assert line in metrics
 
     asyncio.run(scenario())

@@ -53,6 +53,22 @@ def test_a_task_that_dies_takes_its_program_down_loudly(caplog: pytest.LogCaptur
     assert warnings_in(caplog) == ["background task 'worker' died"]
 
 
+def test_a_program_that_cannot_start_is_stopped_all_the_same() -> None:
+    """What it has opened so far must not stay open."""
+
+    class Stillborn(Program):
+        async def start(self) -> None:
+            await super().start()
+            raise PermissionError("port 80")
+
+    program = Stillborn()
+
+    with pytest.raises(PermissionError, match="port 80"):
+        run(lambda: program)
+
+    assert program.happened == ["started", "stopped"]
+
+
 def test_programs_run_on_uvloop_where_it_is_installed() -> None:
     loop = loop_factory()()
     loop.close()
