@@ -84,15 +84,23 @@ async def client_of(server: NameServer) -> AsyncIterator[Channel]:
         channel.close()
 
 
-def topics(*names: str) -> dict[str, TopicConfig]:
+def topics(*names: str, queues: int = 4) -> dict[str, TopicConfig]:
     return {
-        name: TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4, attributes={})
+        name: TopicConfig(
+            topic_name=name, read_queue_nums=queues, write_queue_nums=queues, attributes={}
+        )
         for name in names
     }
 
 
-async def register(channel: Channel, *names: str, broker: Place = BROKER) -> Command:
-    table = TopicConfigTable(topic_config_table=topics(*names), data_version=VERSION)
+async def register(
+    channel: Channel,
+    *names: str,
+    broker: Place = BROKER,
+    queues: int = 4,
+    version: DataVersion = VERSION,
+) -> Command:
+    table = TopicConfigTable(topic_config_table=topics(*names, queues=queues), data_version=version)
     body = registration.encode(RegisterBrokerBody((), table), 513)
     header = RegisterBroker(*broker)
     header.body_crc32 = registration.body_crc32(body)
@@ -440,5 +448,60 @@ def test_probes_and_metrics_are_served_on_a_port_of_their_own(tmp_path: Path) ->
                 b"cometmq_nameserver_route_misses_total 1",
             ):
                 assert line in metrics
+
+    asyncio.run(scenario())
+
+
+def test_a_large_body_that_is_slow_to_read_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    """Single quotes force the slow reader; half a megabyte of them would block for a second."""
+
+    async def scenario() -> None:
+        async with (
+            name_server(tmp_path) as server,
+            client_of(server) as hostile,
+            client_of(server) as client,
+        ):
+            order: list[str] = []
+            body = b"{'filterServerList':[" + b"'x'," * 120_000 + b"'x']}"
+            header = RegisterBroker(*BROKER)
+
+            async def attacking() -> None:
+                code = RequestCode.REGISTER_BROKER
+                await hostile.request(code, header, body, timeout_ms=60_000)
+                order.append("attacked")
+
+            async def asking() -> None:
+                while "attacked" not in order:
+                    await route_of(client, "orders")
+                    order.append("asked")
+
+            await asyncio.gather(attacking(), asking())
+
+            assert order.count("asked") > 3
+
+            version = QueryDataVersion("broker-a", "10.0.0.1:10911", "DefaultCluster", 0)
+            code = RequestCode.QUERY_DATA_VERSION
+            refused = await client.request(code, version, body, timeout_ms=5000)
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "make no sense" in str(refused.remark)
+
+    asyncio.run(scenario())
+
+
+def test_registrations_of_one_connection_are_taken_in_order(tmp_path: Path) -> None:
+    """A large one is read on a thread; a small one sent after it must not overtake it."""
+
+    async def scenario() -> None:
+        async with name_server(tmp_path) as server, client_of(server) as broker:
+            many = tuple(f"topic-{number}" for number in range(2_000))
+            newer = DataVersion(counter=2, timestamp=2, state_version=0)
+
+            await asyncio.gather(
+                register(broker, *many, queues=4),
+                register(broker, "topic-0", "topic-1", queues=8, version=newer),
+            )
+
+            route = json.loads((await route_of(broker, "topic-0")).body)
+            assert route["queueDatas"][0]["readQueueNums"] == 8
 
     asyncio.run(scenario())

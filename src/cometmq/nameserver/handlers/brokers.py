@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 from cometmq import logs
 from cometmq.clock import Clock
 from cometmq.codec import bodies, core, registration
-from cometmq.codec.bodies.nameserver import BrokerMemberGroupAnswer, KVTable
+from cometmq.codec.bodies.nameserver import (
+    BrokerMemberGroupAnswer,
+    KVTable,
+    RegisterBrokerBody,
+)
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
 from cometmq.codec.headers.nameserver import GetBrokerMemberGroup
@@ -36,6 +40,12 @@ from cometmq.remoting.metrics import Registry
 from cometmq.remoting.routes import Answer, Routes
 
 _log = logs.get_logger("cometmq.nameserver")
+
+_QUICK_BODY_BYTES = 32 * 1024
+"""What is read at once, even when it is not standard JSON: some 50 ms at the very worst.
+
+Larger registrations are read on a thread, where the interpreter shares its time with the loop.
+"""
 
 
 class BrokerHandlers:
@@ -67,11 +77,23 @@ class BrokerHandlers:
         routes.add(RequestCode.GET_BROKER_MEMBER_GROUP, self.member_group)
 
     async def register(self, channel: Channel, command: Command) -> Answer:
-        """Take a broker in; its topics in slices, so that route queries are served meanwhile."""
+        """Take a broker in; its topics in slices, so that route queries are served meanwhile.
+
+        Registrations of one connection are taken in one after the other, in the order they came.
+        """
         said = core.read(command, RegisterBroker)
         if said.body_crc32 and said.body_crc32 != registration.body_crc32(command.body):
             raise BrokerError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        wanted = _registration(said, command, channel)
+        async with channel.attributes.setdefault("registering", asyncio.Lock()):
+            if len(command.body) <= _QUICK_BODY_BYTES:
+                body = registration.decode(command.body, command.version)
+            else:
+                body = await asyncio.to_thread(registration.decode, command.body, command.version)
+            if not channel.is_open:
+                raise BrokerError(ResponseCode.SYSTEM_ERROR, "the connection ended")
+            return await self._register(channel, _registration(said, body, channel))
+
+    async def _register(self, channel: Channel, wanted: Registration) -> Answer:
         progress = self._table.begin_registration(wanted, self._clock.monotonic())
         self._registrations.add()
         self._note(progress.result, wanted, channel)
@@ -93,7 +115,7 @@ class BrokerHandlers:
 
     def query_data_version(self, channel: Channel, command: Command) -> Answer:
         said = core.read(command, QueryDataVersion)
-        version = bodies.decode(DataVersion, command.body) if command.body else None
+        version = bodies.decode(DataVersion, small_body(command)) if command.body else None
         answer = self._table.query_data_version(
             said.cluster_name, said.broker_addr, version, self._clock.monotonic()
         )
@@ -170,8 +192,15 @@ class BrokerHandlers:
         return b"" if table is None else bodies.encode(KVTable(dict(table)))
 
 
-def _registration(said: RegisterBroker, command: Command, channel: Channel) -> Registration:
-    body = registration.decode(command.body, command.version)
+def small_body(command: Command) -> bytes:
+    """The body of a request that has no reason to be large; reading one would take too long."""
+    if len(command.body) > _QUICK_BODY_BYTES:
+        remark = f"body of {len(command.body)} bytes: more than {_QUICK_BODY_BYTES} make no sense"
+        raise BrokerError(ResponseCode.SYSTEM_ERROR, remark)
+    return command.body
+
+
+def _registration(said: RegisterBroker, body: RegisterBrokerBody, channel: Channel) -> Registration:
     table = body.topic_config_serialize_wrapper
     return Registration(
         cluster=said.cluster_name,

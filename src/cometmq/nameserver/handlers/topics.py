@@ -19,6 +19,7 @@ from cometmq.codec.headers.nameserver import (
 from cometmq.errors import BrokerError
 from cometmq.model.route import TopicRoute
 from cometmq.nameserver.config import NameServerSettings
+from cometmq.nameserver.handlers.brokers import small_body
 from cometmq.nameserver.route_table import RouteTable
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.routes import Answer, Handler, Routes
@@ -70,7 +71,8 @@ class TopicHandlers:
 
     def register(self, channel: Channel, command: Command) -> Answer:
         topic = core.read(command, RegisterTopicInNamesrv).topic
-        queues = fastjson.decode(command.body, TopicRoute).queue_datas if command.body else ()
+        body = small_body(command)
+        queues = fastjson.decode(body, TopicRoute).queue_datas if body else ()
         if queues and not self._table.register_topic(topic, queues):
             _log.warning("topic=%s not registered: one of its brokers is unknown here", topic)
         return Answer()
