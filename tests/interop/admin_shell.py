@@ -3,22 +3,20 @@
 import re
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.interop import apache, java, requirements
 from tests.interop.cache import Cache
 from tests.interop.commands import without_noise
 from tests.interop.mqadmin import COMMAND_TIMEOUT_S
 from tests.interop.ports import LOOPBACK
-from tests.interop.processes import Process
+from tests.interop.processes import Process, Stoppable
 
 MAIN = "cometmq.admin.AdminShell"
 LISTENS = r"admin shell listens on (\d+)"
 READ_BYTES = 1 << 16
 
 
-class AdminShell:
+class AdminShell(Stoppable):
     """The tool of one release; called as ``MqAdmin`` is, and twenty times as fast.
 
     What a command writes to standard error is part of the answer: a command that fails says so
@@ -53,14 +51,3 @@ class AdminShell:
 
     def stop(self) -> None:
         self._process.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

@@ -5,13 +5,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.interop import java, maven, raw, requirements, tls
 from tests.interop.cache import Cache
 from tests.interop.ports import LOOPBACK, free_port, free_port_triple
-from tests.interop.processes import Process
+from tests.interop.processes import Process, Stoppable
 
 VERSIONS = ("4.9.7", "5.5.0")
 CLUSTER = "DefaultCluster"
@@ -44,7 +42,7 @@ BROKER_SETTINGS: Mapping[str, str] = {
 }
 
 
-class ApacheNameServer:
+class ApacheNameServer(Stoppable):
     """A running name server of one Apache release, in ``folder``.
 
     Short-lived for tests; a benchmark wants it as fast as it gets.
@@ -75,19 +73,8 @@ class ApacheNameServer:
     def kill(self) -> None:
         self.process.kill()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-class ApacheBroker:
+class ApacheBroker(Stoppable):
     """A running broker of one Apache release, in ``folder``, known to the name server(s).
 
     ``properties`` are its JVM's; with ``tls.enable`` it speaks TLS to the name servers.
@@ -148,17 +135,6 @@ class ApacheBroker:
     def kill(self) -> None:
         """End it as a power cut would, leaving the store as it is."""
         self.process.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 @dataclass(frozen=True, slots=True)

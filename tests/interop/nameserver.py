@@ -3,16 +3,14 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.interop.ports import LOOPBACK, free_port
-from tests.interop.processes import Process
+from tests.interop.processes import Process, Stoppable
 
 READY = "name server listens on"
 
 
-class OurNameServer:
+class OurNameServer(Stoppable):
     """A running name server of ours, in ``folder``; ``settings`` come on top of a test's usual.
 
     A second one in the same folder with the same ``listenPort`` is the first one come back.
@@ -38,17 +36,6 @@ class OurNameServer:
     def stop(self) -> int:
         """Ask it to end, make it end, and give its exit code."""
         return self.process.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 def start(folder: Path, settings: Mapping[str, str]) -> Process:

@@ -4,6 +4,7 @@ Each runs in its own process group with no standard input, and everything it pri
 file. Only what was started here is ever signalled, by its group id.
 """
 
+import abc
 import os
 import re
 import signal
@@ -56,7 +57,26 @@ class ProcessNotReadyError(Exception):
         )
 
 
-class Process:
+class Stoppable(abc.ABC):
+    """Something that runs until it is stopped: as a context manager, for as long as the block."""
+
+    @abc.abstractmethod
+    def stop(self) -> object:
+        """Ask it to end and make it end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class Process(Stoppable):
     """One started program; use as a context manager, or call ``stop``."""
 
     def __init__(
@@ -128,14 +148,3 @@ class Process:
         if self._popen.poll() is None:
             os.killpg(self._popen.pid, signal.SIGKILL)
         return self.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
