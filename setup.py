@@ -44,7 +44,13 @@ def compiled_modules() -> list[Extension]:
         print("warning: Cython is not installed; plain Python is used instead", file=sys.stderr)
         return []
     extensions = [
-        Extension(f"cometmq._fast.{source.stem}", [source.as_posix()], optional=True)
+        Extension(
+            f"cometmq._fast.{source.stem}",
+            [source.as_posix()],
+            include_dirs=["src/cometmq/_fast"],
+            depends=["src/cometmq/_fast/crc32.h"],
+            optional=True,
+        )
         for source in sorted(Path("src/cometmq/_fast").glob("*.pyx"))
     ]
     directives = {"language_level": "3", "boundscheck": False, "wraparound": False}

@@ -8,6 +8,11 @@
     │   └── RemoteProtocolError    the peer (or the file) broke it
     ├── SettingsError              a setting has an impossible value, or no such setting exists
     ├── MissingDependency          an optional package is needed for what was asked
+    ├── StoreError
+    │   ├── StoreLocked            another process has the directory open
+    │   ├── DamagedStore           a file of the store is not what it must be
+    │   ├── ForeignStore           another storage engine wrote what lies there
+    │   └── OffsetOutOfRange       a position the log does not have, or a gap before it
     ├── NotFound                   what was asked for does not exist
     ├── Unreachable                nobody answers at an address
     ├── BrokerError                a server answered with a code that means failure
@@ -72,6 +77,45 @@ class MissingDependency(CometError):
         self.purpose = purpose
         self.fact = f"{purpose} needs the package '{package}', which is not installed"
         self.next_step = f"install it with: pip install 'cometmq[{extra}]'"
+
+
+class StoreError(CometError):
+    """A store directory that cannot be used as asked: ``path`` is what it is about."""
+
+    def __init__(self, path: str, problem: str, next_step: str = "") -> None:
+        super().__init__(path, problem, next_step)
+        self.path = path
+        self.problem = problem
+        self.fact = f"{path}: {problem}"
+        self.next_step = next_step
+
+
+class StoreLocked(StoreError):
+    """Another process has the directory open."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "store is locked by another process", "is a broker running on it?")
+        self.args = (path,)  # pickling calls the class again with these
+
+
+class DamagedStore(StoreError):
+    """A file is missing, has the wrong size or content no recovery can mend."""
+
+
+class ForeignStore(StoreError):
+    """Another storage engine (RocksDB, DLedger, compaction, …) wrote what lies there."""
+
+
+class OffsetOutOfRange(StoreError):
+    """``offset`` is not where the log can be read or continued: it has ``[begin, end)``."""
+
+    def __init__(self, path: str, offset: int, begin: int, end: int) -> None:
+        problem = f"offset {offset} is outside the log, which has {begin} to {end}"
+        super().__init__(path, problem)
+        self.offset = offset
+        self.begin = begin
+        self.end = end
+        self.args = (path, offset, begin, end)
 
 
 class NotFound(CometError):

@@ -1,13 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
-def bind(
-    plain_encode_into: Callable[..., int],
-    plain_pack_into: Callable[..., None],
-    plain_scan: Callable[..., Any],
-) -> None: ...
+def bind(plain: Any) -> None: ...
+def crc32(data: ReadableBuffer) -> int: ...
 def encode_into(
     target: WriteableBuffer,
     position: int,
@@ -32,3 +29,37 @@ def pack_into(
 def scan(
     data: ReadableBuffer, begin: int, end: int, tags: frozenset[int] | None, limit: int
 ) -> tuple[list[tuple[int, int, int]], int]: ...
+def measure(
+    data: ReadableBuffer, topic_length: int, sys_flag: int, record_bytes_max: int
+) -> tuple[int, int]: ...
+def encode_records_into(
+    target: WriteableBuffer,
+    position: int,
+    topic: bytes,
+    data: ReadableBuffer,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_host: bytes,
+    sys_flag: int,
+    reconsume_times: int,
+) -> tuple[int, ...]: ...
+def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]: ...
+def walk(
+    data: ReadableBuffer, begin: int, end: int, base: int, limit: int, check_crc: bool
+) -> Any: ...
+def put_entries(
+    data: WriteableBuffer,
+    slots: int,
+    number: int,
+    hashes: Sequence[int],
+    physical_offset: int,
+    seconds: int,
+) -> int: ...
+def relink(data: WriteableBuffer, slots: int, count: int) -> int: ...
+def valid_count(
+    data: ReadableBuffer, slots: int, count: int, begin_offset: int, end_offset: int
+) -> int: ...

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cometmq.codec.record import MAGIC_V1, MAGIC_V2, encode_into, record_bytes
 from cometmq.errors import LocalProtocolError, RemoteProtocolError
-from cometmq.model.limits import PROPERTIES_BYTES_MAX
+from cometmq.model.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 _HEAD = struct.Struct(">iiiii")
 _ITEM_BYTES_MIN = _HEAD.size + 2
@@ -67,12 +68,82 @@ def decode(data: ReadableBuffer) -> list[BatchItem]:
     return items
 
 
+def measure(
+    data: ReadableBuffer, topic_length: int, sys_flag: int, record_bytes_max: int
+) -> tuple[int, int]:
+    """Return how many bytes the batch takes as records, and how many messages it has.
+
+    Raises RemoteProtocolError when it is no batch or one of its records would be too large.
+    """
+    fixed = record_bytes(0, topic_length, 0, sys_flag, _magic_for(topic_length))
+    size = count = 0
+    for item in decode(data):
+        record_size = fixed + len(item.body) + len(item.properties)
+        if record_size > record_bytes_max:
+            raise RemoteProtocolError(
+                f"record of {record_size} bytes in a batch, the most is {record_bytes_max}"
+            )
+        size += record_size
+        count += 1
+    return size, count
+
+
+def encode_records_into(
+    target: WriteableBuffer,
+    position: int,
+    topic: bytes,
+    data: ReadableBuffer,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_host: bytes,
+    sys_flag: int,
+    reconsume_times: int,
+) -> tuple[int, ...]:
+    """Write the messages of a batch as records, one after the other; return where each lies.
+
+    Queue offsets and physical offsets count on from those given. The batch has been measured: it
+    is one, and there is room for it.
+    """
+    offsets = []
+    begin = position
+    for number, item in enumerate(decode(data)):
+        offset = physical_offset + position - begin
+        offsets.append(offset)
+        position += encode_into(
+            target,
+            position,
+            topic,
+            item.body,
+            item.properties,
+            queue_id,
+            queue_offset + number,
+            offset,
+            store_timestamp,
+            born_timestamp,
+            born_host,
+            store_host,
+            item.flag,
+            sys_flag,
+            reconsume_times,
+            0,
+        )
+    return tuple(offsets)
+
+
 def looks_like_batch(data: ReadableBuffer) -> bool:
     """Tell whether the bytes are a batch of at least one message, from the first to the last."""
     try:
         return bool(decode(data))
     except RemoteProtocolError:
         return False
+
+
+def _magic_for(topic_length: int) -> int:
+    return MAGIC_V1 if topic_length <= TOPIC_BYTES_MAX else MAGIC_V2
 
 
 def _decode_item(view: memoryview, begin: int) -> tuple[BatchItem, int]:

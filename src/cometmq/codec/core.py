@@ -5,11 +5,15 @@ results and errors; one test suite runs against both.
 """
 
 import os
+from types import SimpleNamespace
 from typing import Final, TypeVar
 
 import msgspec
 
+from cometmq.codec import batch as plain_batch
 from cometmq.codec import command as plain_command
+from cometmq.codec import digest as plain_digest
+from cometmq.codec import index_entry as plain_index_entry
 from cometmq.codec import queue_entry as plain_queue_entry
 from cometmq.codec import record as plain_record
 from cometmq.codec.codes import VERSION, LanguageCode
@@ -20,14 +24,21 @@ from cometmq.codec.headers.send import SendMessage, SendMessageV2
 
 __all__ = [
     "active",
+    "count_entries",
     "decode_frames",
+    "encode_batch_into",
     "encode_head",
     "encode_record_into",
+    "measure_batch",
     "pack_entry_into",
     "plain_encode_head",
     "plain_read",
+    "put_index_entries",
     "read",
+    "relink_index",
     "scan_entries",
+    "valid_index_count",
+    "walk_records",
 ]
 
 H = TypeVar("H", bound=Header)
@@ -85,6 +96,13 @@ encode_head = plain_encode_head
 encode_record_into = plain_record.encode_into
 pack_entry_into = plain_queue_entry.pack_into
 scan_entries = plain_queue_entry.scan
+count_entries = plain_queue_entry.count
+measure_batch = plain_batch.measure
+encode_batch_into = plain_batch.encode_records_into
+walk_records = plain_digest.walk
+put_index_entries = plain_index_entry.put_entries
+relink_index = plain_index_entry.relink
+valid_index_count = plain_index_entry.valid_count
 _is_compiled = False
 
 if os.environ.get("COMETMQ_PURE") != "1":
@@ -99,11 +117,35 @@ if os.environ.get("COMETMQ_PURE") != "1":
         heads.bind(
             msgspec.structs.astuple, plain_encode_head, int(LANGUAGE), LANGUAGE.name, VERSION
         )
-        records.bind(plain_record.encode_into, plain_queue_entry.pack_into, plain_queue_entry.scan)
+        records.bind(
+            SimpleNamespace(
+                count=plain_queue_entry.count,
+                encode_into=plain_record.encode_into,
+                encode_records_into=plain_batch.encode_records_into,
+                key_hash=plain_digest.key_hash,
+                measure=plain_batch.measure,
+                pack_into=plain_queue_entry.pack_into,
+                put_entries=plain_index_entry.put_entries,
+                relink=plain_index_entry.relink,
+                scan=plain_queue_entry.scan,
+                tag_hash=plain_digest.tag_hash,
+                tags_code=plain_queue_entry.tags_code,
+                valid_count=plain_index_entry.valid_count,
+                walk=plain_digest.walk,
+                walked=plain_digest.walked,
+            )
+        )
         decode_frames = frames.decode_frames
         read = headers.read
         encode_head = heads.encode_head
         encode_record_into = records.encode_into
         pack_entry_into = records.pack_into
         scan_entries = records.scan
+        count_entries = records.count
+        measure_batch = records.measure
+        encode_batch_into = records.encode_records_into
+        walk_records = records.walk
+        put_index_entries = records.put_entries
+        relink_index = records.relink
+        valid_index_count = records.valid_count
         _is_compiled = True

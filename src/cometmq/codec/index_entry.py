@@ -15,6 +15,8 @@ are kept: a hit may be another key.
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +25,9 @@ from cometmq.codec.java import INT32_MAX
 from cometmq.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+    from collections.abc import Sequence
+
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 HEADER_BYTES: Final = 40
 SLOT_BYTES: Final = 4
@@ -142,3 +146,170 @@ def _unpack(layout: struct.Struct, data: ReadableBuffer, position: int) -> tuple
         return layout.unpack_from(data, position)
     except struct.error as error:
         raise RemoteProtocolError(f"index file ends before {position + layout.size}") from error
+
+
+# On whole files, for every message or every entry: plain integers, nothing made on the way.
+
+
+def put_header(
+    data: WriteableBuffer,
+    begin_timestamp: int,
+    end_timestamp: int,
+    begin_offset: int,
+    end_offset: int,
+    slot_count: int,
+    index_count: int,
+) -> None:
+    """Write the header of a file."""
+    try:
+        _HEADER.pack_into(
+            data,
+            0,
+            begin_timestamp,
+            end_timestamp,
+            begin_offset,
+            end_offset,
+            slot_count,
+            index_count,
+        )
+    except struct.error as error:
+        raise LocalProtocolError(f"not an index header: {error}") from error
+
+
+def put_into(
+    data: WriteableBuffer,
+    slots: int,
+    number: int,
+    key_hash: int,
+    physical_offset: int,
+    seconds: int,
+) -> bool:
+    """Write entry ``number``, then make it the newest of its slot; tell whether that was empty.
+
+    ``number`` must be higher than all before: a slot that leads to it or beyond was left by a
+    writer that was killed, and counts as empty.
+    """
+    assert 0 <= key_hash <= INT32_MAX, key_hash
+    assert number > 0, number
+    slot = HEADER_BYTES + SLOT_BYTES * (key_hash % slots)
+    position = HEADER_BYTES + SLOT_BYTES * slots + ENTRY_BYTES * number
+    try:
+        previous: int = _SLOT.unpack_from(data, slot)[0]
+        if not 0 < previous < number:
+            previous = 0
+        _ENTRY.pack_into(data, position, key_hash, physical_offset, seconds, previous)
+        _SLOT.pack_into(data, slot, number)
+    except struct.error as error:
+        raise LocalProtocolError(f"not an index entry, or no room for it: {error}") from error
+    return previous == 0
+
+
+def put_entries(
+    data: WriteableBuffer,
+    slots: int,
+    number: int,
+    hashes: Sequence[int],
+    physical_offset: int,
+    seconds: int,
+) -> int:
+    """Write entries for all hashes of one message from ``number`` on; how many slots were empty.
+
+    ``seconds`` is the time field of the first. The very first entry of a file sets the begin
+    timestamp, so the others of its message count from there.
+    """
+    empty = 0
+    for key_hash in hashes:
+        empty += put_into(data, slots, number, key_hash, physical_offset, seconds)
+        if number == 1:
+            seconds = 0
+        number += 1
+    return empty
+
+
+def find(
+    data: ReadableBuffer,
+    slots: int,
+    count: int,
+    key_hash: int,
+    begin_timestamp: int,
+    begin_ms: int,
+    end_ms: int,
+    limit: int,
+) -> list[int]:
+    """Return physical offsets of entries with the hash and a time in range, newest first.
+
+    ``count`` is the number of the next entry, ``begin_timestamp`` the one of the header. Times are
+    known to the second, rounded down. The walk ends at the first entry before ``begin_ms``, as in
+    Java, and after ``count`` steps in any case: damaged chains may run in circles.
+    """
+    found: list[int] = []
+    first = HEADER_BYTES + SLOT_BYTES * slots
+    try:
+        number = _SLOT.unpack_from(data, HEADER_BYTES + SLOT_BYTES * (key_hash % slots))[0]
+        for _ in range(count):
+            if not 0 < number < count or len(found) >= limit:
+                break
+            entry_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
+                data, first + ENTRY_BYTES * number
+            )
+            time_ms = begin_timestamp + seconds * 1000
+            if seconds < 0:
+                break
+            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
+                found.append(physical_offset)
+            if previous == number or time_ms < begin_ms:
+                break
+            number = previous
+    except struct.error as error:
+        raise RemoteProtocolError(f"index file ends before entry {count}: {error}") from error
+    return found
+
+
+def relink(data: WriteableBuffer, slots: int, count: int) -> int:
+    """Make slots and chains anew from the hashes of entries 1 to ``count`` - 1; slots then in use.
+
+    Writes only what is different: pages that are right already stay clean. Hashes must not be
+    negative, see ``valid_count``.
+    """
+    newest = array("i", bytes(SLOT_BYTES * slots))
+    with memoryview(data) as view:
+        first = entry_position(1, slots)
+        with view[first : entry_position(count, slots)] as entries:
+            position = first + ENTRY_BYTES - SLOT_BYTES
+            for number, entry in enumerate(_ENTRY.iter_unpack(entries), 1):
+                slot = entry[0] % slots
+                if entry[3] != newest[slot]:
+                    _SLOT.pack_into(view, position, newest[slot])
+                newest[slot] = number
+                position += ENTRY_BYTES
+        used = slots - newest.count(0)
+        if sys.byteorder == "little":
+            newest.byteswap()
+        content = newest.tobytes()
+        with view[HEADER_BYTES : HEADER_BYTES + len(content)] as head:
+            if head != content:
+                head[:] = content
+    return used
+
+
+def valid_count(
+    data: ReadableBuffer, slots: int, count: int, begin_offset: int, end_offset: int
+) -> int:
+    """Return the number of the first entry that cannot be real; at most ``count``.
+
+    Physical offsets lie in ``[begin_offset, end_offset)`` and never fall; hashes and times are not
+    negative. Zeros are an entry that was not written, or whose page was lost.
+    """
+    number = 1
+    with (
+        memoryview(data) as view,
+        view[entry_position(1, slots) : entry_position(count, slots)] as entries,
+    ):
+        for key_hash, physical_offset, seconds, _ in _ENTRY.iter_unpack(entries):
+            if key_hash < 0 or seconds < 0 or not begin_offset <= physical_offset < end_offset:
+                break
+            if key_hash == physical_offset == 0:
+                break
+            begin_offset = physical_offset
+            number += 1
+    return number

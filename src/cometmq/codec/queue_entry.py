@@ -104,6 +104,24 @@ def scan(
     return matches, examined
 
 
+def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]:
+    """Return how many entries are there from ``begin`` on, and where their last record ends.
+
+    They end before the first entry that was never written, or whose record does not lie behind the
+    one before. The second value is -1 when there are only fillers.
+    """
+    number, physical_end = 0, -1
+    with memoryview(data) as view:
+        whole = (end - begin) // ENTRY_BYTES * ENTRY_BYTES
+        for physical_offset, size, _ in _ENTRY.iter_unpack(view[begin : begin + whole]):
+            if size != INT32_MAX or physical_offset != 0:
+                if size <= 0 or physical_offset < max(physical_end, 0):
+                    break
+                physical_end = physical_offset + size
+            number += 1
+    return number, physical_end
+
+
 def tags_code(tags: str | None) -> int:
     """Return the code of a message's TAGS property."""
     return string_hash(tags) if tags else 0

@@ -8,6 +8,11 @@ from cometmq.model.java_types import Int32, Int64, JavaEnum
 
 DEFAULT_QUEUE_NUMS = 16
 
+RETRY_PREFIX = "%RETRY%"
+"""Begins the topic in which a group's messages wait to be delivered again."""
+DLQ_PREFIX = "%DLQ%"
+"""Begins the topic of a group's messages that were retried in vain."""
+
 
 class Permission(enum.IntFlag):
     """Bits of ``perm`` in topics and routes; an integer on the wire and in files."""
