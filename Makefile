@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.ready
-SOURCES_FAST := $(wildcard src/cometmq/_fast/*.pyx src/cometmq/_fast/*.pxd)
+SOURCES_FAST := $(wildcard src/cometmq/_fast/*.pyx src/cometmq/_fast/*.pxd src/cometmq/_fast/*.h)
 
 .PHONY: help setup run test test-fast check bench docs dist fuzz lock clean
 
@@ -45,6 +45,7 @@ check: setup  ## gates: format, lint, types, layers, house rules
 bench: setup  ## benchmarks: ratios to a baseline measured in the same run
 	@$(PY) -m bench.codec
 	$(PY) -m bench.nameserver
+	$(PY) -m bench.store
 
 docs: setup  ## documentation site in site/
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

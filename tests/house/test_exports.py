@@ -14,7 +14,7 @@ import cometmq
 
 PUBLIC = {
     "cometmq": {"__version__"},
-    "cometmq.testing": {"FakeClock", "FaultyProxy"},
+    "cometmq.testing": {"CrashingDisk", "DiskEvent", "FakeClock", "FaultyProxy", "PowerCut"},
 }
 
 

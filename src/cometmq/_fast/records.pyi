@@ -47,6 +47,19 @@ def encode_records_into(
     sys_flag: int,
     reconsume_times: int,
 ) -> tuple[int, ...]: ...
+def select(
+    data: ReadableBuffer,
+    begin: int,
+    end: int,
+    tags: frozenset[int] | None,
+    log_begin: int,
+    warm_begin: int,
+    log_end: int,
+    count_max: int,
+    bytes_max: int,
+    count_cold_max: int,
+    bytes_cold_max: int,
+) -> Any: ...
 def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]: ...
 def walk(
     data: ReadableBuffer, begin: int, end: int, base: int, limit: int, check_crc: bool
@@ -59,6 +72,16 @@ def put_entries(
     physical_offset: int,
     seconds: int,
 ) -> int: ...
+def put_digests(
+    data: WriteableBuffer,
+    slots: int,
+    number: int,
+    end: int,
+    digests: Sequence[Any],
+    begin: int,
+    newest_offset: int,
+    begin_timestamp: int,
+) -> tuple[int, int, int, int, int]: ...
 def relink(data: WriteableBuffer, slots: int, count: int) -> int: ...
 def valid_count(
     data: ReadableBuffer, slots: int, count: int, begin_offset: int, end_offset: int

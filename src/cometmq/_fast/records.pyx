@@ -314,6 +314,67 @@ cdef inline bint matches(int64_t tags_code, const int64_t *wanted, Py_ssize_t co
     return False
 
 
+def select(
+    data, Py_ssize_t begin, Py_ssize_t end, tags, int64_t log_begin, int64_t warm_begin,
+    int64_t log_end, Py_ssize_t count_max, int64_t bytes_max, Py_ssize_t count_cold_max,
+    int64_t bytes_cold_max,
+):
+    """See ``codec.queue_entry.select``."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t wanted[TAGS_MAX]
+    cdef Py_ssize_t wanted_count = -1, entries, examined = 0, chosen = 0
+    cdef int64_t offset, run_begin = -1, run_end = -1, total = 0
+    cdef int32_t size
+    cdef bint cold, is_cold = False, has_gone = False
+    cdef list runs = []
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= begin <= end <= view.len or (tags is not None and len(tags) > TAGS_MAX):
+            return _plain.select(
+                data, begin, end, tags, log_begin, warm_begin, log_end, count_max, bytes_max,
+                count_cold_max, bytes_cold_max,
+            )
+        if tags is not None:
+            wanted_count = 0
+            for tag in tags:
+                wanted[wanted_count] = tag
+                wanted_count += 1
+        p = <const uint8_t *>view.buf + begin
+        entries = (end - begin) // ENTRY_BYTES
+        while examined < entries:
+            offset = <int64_t>load64(p)
+            size = <int32_t>load32(p + 8)
+            if size != INT32_MAX or offset != 0:
+                if offset < 0 or size <= 0 or offset + size > log_end:
+                    break
+                if wanted_count < 0 or matches(<int64_t>load64(p + 12), wanted, wanted_count):
+                    if offset < log_begin:
+                        has_gone = True
+                    else:
+                        cold = offset < warm_begin
+                        if chosen and (
+                            chosen >= (count_cold_max if cold else count_max)
+                            or total + size > (bytes_cold_max if cold else bytes_max)
+                        ):
+                            break
+                        if offset != run_end:
+                            if chosen:
+                                runs.append((run_begin, run_end))
+                            run_begin = offset
+                        run_end = offset + size
+                        is_cold = cold
+                        chosen += 1
+                        total += size
+            examined += 1
+            p += ENTRY_BYTES
+    finally:
+        PyBuffer_Release(&view)
+    if chosen:
+        runs.append((run_begin, run_end))
+    return _plain.selection(runs, chosen, total, examined, is_cold, has_gone)
+
+
 def count(data, Py_ssize_t begin, Py_ssize_t end):
     """See ``codec.queue_entry.count``."""
     cdef Py_buffer view
@@ -542,8 +603,7 @@ def put_entries(
 ):
     """See ``codec.index_entry.put_entries``."""
     cdef Py_buffer room
-    cdef uint8_t *slot
-    cdef int32_t value, previous
+    cdef int32_t value
     cdef int empty = 0
     cdef Py_ssize_t first = 40 + 4 * slots
     PyObject_GetBuffer(data, &room, PyBUF_WRITABLE)
@@ -552,22 +612,71 @@ def put_entries(
             return _plain.put_entries(data, slots, number, hashes, physical_offset, seconds)
         for value in hashes:
             assert value >= 0, value
-            slot = <uint8_t *>room.buf + 40 + 4 * (value % slots)
-            previous = <int32_t>load32(slot)
-            if previous <= 0 or previous >= number:
-                previous = 0
-                empty += 1
-            put_entry(
-                <uint8_t *>room.buf + first + 20 * <Py_ssize_t>number, value, physical_offset,
-                seconds, previous,
+            empty += link_entry(
+                <uint8_t *>room.buf, slots, number, value, physical_offset, seconds
             )
-            put32(slot, number)
             if number == 1:
                 seconds = 0
             number += 1
     finally:
         PyBuffer_Release(&room)
     return empty
+
+
+def put_digests(
+    data, Py_ssize_t slots, int32_t number, int32_t end, list digests, Py_ssize_t begin,
+    int64_t newest_offset, int64_t begin_timestamp,
+):
+    """See ``codec.index_entry.put_digests``."""
+    cdef Py_buffer room
+    cdef tuple digest, hashes
+    cdef Py_ssize_t count = len(digests)
+    cdef int64_t physical_offset, stored, timestamp = 0, seconds
+    cdef int empty = 0
+    PyObject_GetBuffer(data, &room, PyBUF_WRITABLE)
+    try:
+        if number <= 1 or slots <= 0 or 40 + 4 * slots + 20 * <Py_ssize_t>end > room.len:
+            return _plain.put_digests(
+                data, slots, number, end, digests, begin, newest_offset, begin_timestamp
+            )
+        while begin < count:
+            digest = <tuple>digests[begin]
+            hashes = <tuple>digest[8]
+            physical_offset = digest[3]
+            if hashes and physical_offset > newest_offset and <int>digest[5] & 12 != 12:
+                if number + len(hashes) > end:
+                    break
+                stored = digest[6]
+                seconds = 0
+                if begin_timestamp > 0 and stored > begin_timestamp:
+                    seconds = min((stored - begin_timestamp) // 1000, <int64_t>INT32_MAX)
+                for value in hashes:
+                    empty += link_entry(
+                        <uint8_t *>room.buf, slots, number, value, physical_offset,
+                        <int32_t>seconds,
+                    )
+                    number += 1
+                newest_offset, timestamp = physical_offset, stored
+            begin += 1
+    finally:
+        PyBuffer_Release(&room)
+    return begin, number, empty, newest_offset, timestamp
+
+
+cdef inline bint link_entry(
+    uint8_t *file, Py_ssize_t slots, int32_t number, int32_t key_hash, int64_t physical_offset,
+    int32_t seconds,
+) noexcept:
+    """Write an entry and make it the newest of its slot; whether that was empty."""
+    cdef uint8_t *slot = file + 40 + 4 * (key_hash % slots)
+    cdef int32_t previous = <int32_t>load32(slot)
+    if previous <= 0 or previous >= number:
+        previous = 0
+    put_entry(
+        file + 40 + 4 * slots + 20 * <Py_ssize_t>number, key_hash, physical_offset, seconds, previous
+    )
+    put32(slot, number)
+    return previous == 0
 
 
 cdef inline void put_entry(

@@ -114,6 +114,9 @@ COMMANDS = {
     "decode": LazyCommand(
         "cometmq.cli.commands.decode", "Explain bytes of RocketMQ's protocol and store."
     ),
+    "store": LazyCommand(
+        "cometmq.cli.commands.store", "Look into a store directory without opening it."
+    ),
 }
 
 app = App(

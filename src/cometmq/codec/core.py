@@ -33,10 +33,12 @@ __all__ = [
     "pack_entry_into",
     "plain_encode_head",
     "plain_read",
+    "put_index_digests",
     "put_index_entries",
     "read",
     "relink_index",
     "scan_entries",
+    "select_entries",
     "valid_index_count",
     "walk_records",
 ]
@@ -97,9 +99,11 @@ encode_record_into = plain_record.encode_into
 pack_entry_into = plain_queue_entry.pack_into
 scan_entries = plain_queue_entry.scan
 count_entries = plain_queue_entry.count
+select_entries = plain_queue_entry.select
 measure_batch = plain_batch.measure
 encode_batch_into = plain_batch.encode_records_into
 walk_records = plain_digest.walk
+put_index_digests = plain_index_entry.put_digests
 put_index_entries = plain_index_entry.put_entries
 relink_index = plain_index_entry.relink
 valid_index_count = plain_index_entry.valid_count
@@ -125,9 +129,12 @@ if os.environ.get("COMETMQ_PURE") != "1":
                 key_hash=plain_digest.key_hash,
                 measure=plain_batch.measure,
                 pack_into=plain_queue_entry.pack_into,
+                put_digests=plain_index_entry.put_digests,
                 put_entries=plain_index_entry.put_entries,
                 relink=plain_index_entry.relink,
                 scan=plain_queue_entry.scan,
+                select=plain_queue_entry.select,
+                selection=plain_queue_entry.Selection,
                 tag_hash=plain_digest.tag_hash,
                 tags_code=plain_queue_entry.tags_code,
                 valid_count=plain_index_entry.valid_count,
@@ -142,9 +149,11 @@ if os.environ.get("COMETMQ_PURE") != "1":
         pack_entry_into = records.pack_into
         scan_entries = records.scan
         count_entries = records.count
+        select_entries = records.select
         measure_batch = records.measure
         encode_batch_into = records.encode_records_into
         walk_records = records.walk
+        put_index_digests = records.put_digests
         put_index_entries = records.put_entries
         relink_index = records.relink
         valid_index_count = records.valid_count

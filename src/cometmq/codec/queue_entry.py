@@ -13,7 +13,7 @@ on it is the address of a unit there (``queue_extension``). Entry ``n`` lies at 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -102,6 +102,79 @@ def scan(
             if len(matches) == limit:
                 break
     return matches, examined
+
+
+class Selection(NamedTuple):
+    """Which records a read returns: log positions ``[begin, end)``, touching records joined."""
+
+    runs: list[tuple[int, int]]
+    records: int
+    bytes: int
+    examined: int
+    """Entries looked at; the next read begins behind them."""
+    is_cold: bool
+    """The last record lies before the warm part of the log."""
+    has_gone: bool
+    """A record is no longer in the log."""
+
+
+def select(
+    data: ReadableBuffer,
+    begin: int,
+    end: int,
+    tags: frozenset[int] | None,
+    log_begin: int,
+    warm_begin: int,
+    log_end: int,
+    count_max: int,
+    bytes_max: int,
+    count_cold_max: int,
+    bytes_cold_max: int,
+) -> Selection:
+    """Choose among the entries in bytes ``[begin, end)`` what fits the limits.
+
+    Records before ``warm_begin`` are under the cold limits. The first record that matches is
+    chosen whatever its size. Fillers and records before ``log_begin`` are passed over; a record
+    that is not complete before ``log_end`` ends the read, as does an entry never written.
+    """
+    runs: list[tuple[int, int]] = []
+    run_begin = run_end = -1
+    chosen = total = examined = 0
+    is_cold = has_gone = False
+    whole = (end - begin) // ENTRY_BYTES * ENTRY_BYTES
+    with memoryview(data) as view, view[begin : begin + whole] as entries:
+        for physical_offset, size, code in _ENTRY.iter_unpack(entries):
+            physical_end = physical_offset + size
+            if size == INT32_MAX and physical_offset == 0:
+                examined += 1
+                continue
+            if physical_offset < 0 or size <= 0 or physical_end > log_end:
+                break
+            if tags is not None and code not in tags and code >= INT32_MIN:
+                examined += 1
+                continue
+            if physical_offset < log_begin:
+                has_gone = True
+                examined += 1
+                continue
+            cold = physical_offset < warm_begin
+            if chosen and (
+                chosen >= (count_cold_max if cold else count_max)
+                or total + size > (bytes_cold_max if cold else bytes_max)
+            ):
+                break
+            if physical_offset != run_end:
+                if chosen:
+                    runs.append((run_begin, run_end))
+                run_begin = physical_offset
+            run_end = physical_end
+            is_cold = cold
+            chosen += 1
+            total += size
+            examined += 1
+    if chosen:
+        runs.append((run_begin, run_end))
+    return Selection(runs, chosen, total, examined, is_cold, has_gone)
 
 
 def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]:

@@ -3,17 +3,26 @@
 The file is Apache's ``kvConfig.json``; what it held before the last save is beside it as ``.bak``.
 """
 
-import enum
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from cometmq.codec import fastjson
 from cometmq.codec.bodies import documents
-from cometmq.errors import RemoteProtocolError
+from cometmq.saved_file import DiskFiles, Files, SavedFile
+from cometmq.saved_file import Source as KvSource
+
+__all__ = [
+    "ORDER_TOPIC_NAMESPACE",
+    "DiskFiles",
+    "Files",
+    "KvConfig",
+    "KvConfigFile",
+    "KvSource",
+    "LoadedKvConfig",
+]
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 """Namespace of the queues that ordered topics write to, by topic (``broker-a:4;broker-b:4``)."""
@@ -69,51 +78,6 @@ class KvConfig:
         )
 
 
-class Files(Protocol):
-    """What saving needs of a file system."""
-
-    def read(self, path: Path) -> bytes | None:
-        """The whole content; None when there is no such file."""
-        ...
-
-    def replace(self, path: Path, content: bytes) -> None:
-        """Make ``content`` the file's: after a crash there is the old or the new one, whole."""
-        ...
-
-
-class DiskFiles:
-    """The real file system; ``OSError`` as it comes."""
-
-    def read(self, path: Path) -> bytes | None:
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def replace(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        # The new name is on disk only when the directory is.
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-class KvSource(enum.Enum):
-    """Where settings were found."""
-
-    FILE = "file"
-    BACKUP = "backup"
-    NOWHERE = "nowhere"
-
-
 class LoadedKvConfig(msgspec.Struct, frozen=True):
     """The settings and where they came from; ``problem`` says why it was not the file itself."""
 
@@ -126,11 +90,7 @@ class KvConfigFile:
     """The file and its backup. Both methods block; calls must not overlap."""
 
     def __init__(self, path: Path, files: Files | None = None) -> None:
-        self._path = path
-        self._backup = path.with_name(path.name + ".bak")
-        self._files = files or DiskFiles()
-        self._sound: bytes | None = None
-        """What we know to be a whole document, and so worth keeping as the backup."""
+        self._file = SavedFile(path, KvConfig, files)
 
     def load(self) -> LoadedKvConfig:
         """Read the file or, if it is missing, empty or broken, its backup.
@@ -138,41 +98,10 @@ class KvConfigFile:
         With a broken file and no backup ``RemoteProtocolError`` is raised: going on without it
         would overwrite it with the next change.
         """
-        content = self._files.read(self._path) or b""
-        broken: RemoteProtocolError | None = None
-        try:
-            config = KvConfig(content)
-        except RemoteProtocolError as error:
-            broken = error
-        else:
-            if content.strip():
-                self._sound = content
-                return LoadedKvConfig(config, KvSource.FILE)
-        return self._load_backup(broken)
+        loaded = self._file.load()
+        config = KvConfig() if loaded.value is None else loaded.value
+        return LoadedKvConfig(config, loaded.source, loaded.problem)
 
     def save(self, content: bytes) -> None:
         """Replace the file by ``content``, which ``KvConfig.encoded`` gave; keep what was."""
-        if self._sound is not None:
-            self._files.replace(self._backup, self._sound)
-        self._files.replace(self._path, content)
-        self._sound = content
-
-    def _load_backup(self, broken: RemoteProtocolError | None) -> LoadedKvConfig:
-        content = self._files.read(self._backup) or b""
-        problem = "there is no such file or it is empty" if broken is None else str(broken)
-        try:
-            config = KvConfig(content)
-        except RemoteProtocolError as error:
-            raise self._loss(f"{problem}; backup: {error}") from error
-        if content.strip():
-            self._sound = content
-            return LoadedKvConfig(config, KvSource.BACKUP, problem)
-        if broken is not None:
-            raise self._loss(problem) from broken
-        return LoadedKvConfig(config, KvSource.NOWHERE)
-
-    def _loss(self, problem: str) -> RemoteProtocolError:
-        return RemoteProtocolError(
-            f"cannot read the settings in {self._path}: {problem}; repair the file, or remove it "
-            f"and {self._backup.name} to start without settings"
-        )
+        self._file.save(content)

@@ -156,6 +156,19 @@ def test_entries_are_counted_as_the_plain_code_does(seed: int) -> None:
         assert core.count_entries(data, begin, len(data)) == expected, seed
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_selection_is_the_one_the_plain_code_makes(seed: int) -> None:
+    chance = random.Random(seed)
+    data = b"".join(entries(chance)) + bytes(27)
+    tags = chance.choice([None, frozenset([0]), frozenset([5]), frozenset(range(70))])
+    log = (chance.choice([0, 150]), chance.choice([0, 600]), chance.choice([10_000, 800]))
+    limits = (chance.randrange(1, 9), chance.choice([150, 5000]), 2, 150)
+
+    facts = (data, 0, len(data), tags, *log, *limits)
+
+    assert core.select_entries(*facts) == queue_entry.select(*facts), seed
+
+
 SLOTS, ENTRIES = 7, 40
 
 
@@ -180,6 +193,25 @@ def test_index_entries_are_written_mended_and_counted_as_the_plain_code_does(see
     valid = index_entry.valid_count(plain, *limits)
     assert core.valid_index_count(fast, *limits) == valid
     assert core.relink_index(fast, SLOTS, valid) == index_entry.relink(plain, SLOTS, valid)
+    assert fast == plain
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_digests_are_indexed_as_the_plain_code_does(seed: int) -> None:
+    chance = random.Random(seed)
+    plain = bytearray(index_entry.file_bytes(SLOTS, ENTRIES))
+    index_entry.put_entries(plain, SLOTS, 1, (5,), 10, 0)
+    fast = bytearray(plain)
+    digests: list[digest.Digest] = []
+    for number in range(30):
+        hashes = tuple(chance.randrange(1 << 31) for _ in range(chance.randrange(4)))
+        flag = chance.choice([0, 0, 4, 8, 12])
+        digests.append(("T", 0, number, number * 50, 50, flag, chance.randrange(9999), 0, hashes))
+    facts = (SLOTS, 2, chance.choice([ENTRIES, 20]), digests, chance.randrange(3), 99, 3000)
+
+    expected = index_entry.put_digests(plain, *facts)
+
+    assert core.put_index_digests(fast, *facts) == expected
     assert fast == plain
 
 

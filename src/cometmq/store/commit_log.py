@@ -1,0 +1,435 @@
+"""The commit log: every message of the store in one sequence of bytes, cut into files.
+
+A record never spans two files. What is left at the end of a file, at least 8 bytes, is a blank.
+The owner thread appends; reading hands out slices of the mapped files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from cometmq.codec import batch as batch_codec
+from cometmq.codec import core, record
+from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2
+from cometmq.codec.sysflag import TRANSACTION_MASK, SysFlag
+from cometmq.errors import LocalProtocolError, OffsetOutOfRange, RemoteProtocolError
+from cometmq.logs import get_logger
+from cometmq.model.limits import (
+    PROPERTIES_BYTES_MAX,
+    RECORD_OVERHEAD_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+)
+from cometmq.store.allocator import POPULATE_AHEAD_BYTES
+from cometmq.store.results import NewMessage, PutResult, PutStatus
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    from _typeshed import ReadableBuffer
+
+    from cometmq.clock import Clock
+    from cometmq.store.allocator import Allocator
+    from cometmq.store.config import StoreSettings
+    from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.mapped_file import MappedFile, TransientPool
+    from cometmq.store.mapped_file_queue import MappedFileQueue
+    from cometmq.store.watermarks import Watermarks
+
+TOPIC_RETRY_BYTES_MAX: Final = 255
+"""Retry topics may be longer than others: their records are V2."""
+
+UNQUEUED: Final = int(SysFlag.PREPARED)
+"""Set in prepared and rolled-back messages, which have no place in their queue."""
+
+_FIXED_BYTES: Final = tuple(record.record_bytes(0, 0, 0, bits << 4) for bits in range(4))
+_RECORD_BYTES_MIN: Final = _FIXED_BYTES[0]
+_log = get_logger(__name__)
+
+
+class CommitLog:
+    """Appends records and reads them back by position. Statuses are values, see ``PutStatus``."""
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        marks: Watermarks,
+        settings: StoreSettings,
+        *,
+        allocator: Allocator,
+        clock: Clock,
+        pool: TransientPool | None = None,
+    ) -> None:
+        self.files = files
+        self._marks = marks
+        self._allocator = allocator
+        self._pool = pool
+        self._now_ms = clock.now_ms
+        self._body_bytes_max = settings.message_bytes_max
+        self._record_bytes_max = min(
+            settings.message_bytes_max + RECORD_OVERHEAD_BYTES_MAX, files.size - BLANK_BYTES_MIN
+        )
+        self._has_record_crc = settings.is_record_crc_appended
+        # Store time of the last record; set after the marks, so it is never ahead of them.
+        self.last_timestamp = 0
+        # The same of a record that is on disk.
+        self.flushed_timestamp = 0
+        # The file appended to, where its bytes go, and the log position it begins at.
+        self._active: MappedFile | None = None
+        self._target: mmap | None = None
+        self._base = 0
+        # Next byte within the file, and where records must end to leave room for the blank.
+        self._position = 0
+        self._record_end_max = 0
+        # Position within the file at which more pages or the next file are asked for.
+        self._attention = 0
+
+    def resume(self) -> None:
+        """Go on where the log ends; recovery has left the bytes behind that zero."""
+        file = self.files.last
+        if file is not None and self._marks.appended < file.end:
+            file.allocate()
+            self._activate(file, self._marks.appended - file.begin)
+
+    # --- appending ---
+
+    def append(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
+        """Store one message at the end of the log and give it the queue's next offset."""
+        body = message.body
+        properties = message.properties
+        sys_flag = message.sys_flag
+        topic = queue.topic_bytes
+        if self._has_record_crc:
+            properties = record.reserve_property_crc(properties)
+        size = (
+            _FIXED_BYTES[sys_flag >> 4 & 3]
+            + len(body)
+            + len(topic)
+            + len(properties)
+            + (len(topic) > TOPIC_BYTES_MAX)
+        )
+        if (
+            len(body) > self._body_bytes_max
+            or size > self._record_bytes_max
+            or len(properties) > PROPERTIES_BYTES_MAX
+        ):
+            return self._refuse(body, properties, size)
+        if self._position + size > self._record_end_max:
+            failure = self._roll()
+            if failure is not None:
+                return failure
+        target = self._target
+        assert target is not None
+        position = self._position
+        physical_offset = self._base + position
+        now = self._now_ms()
+        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
+        try:
+            core.encode_record_into(
+                target,
+                position,
+                topic,
+                body,
+                properties,
+                message.queue_id,
+                queue_offset,
+                physical_offset,
+                now,
+                message.born_timestamp,
+                message.born_host,
+                message.store_host,
+                message.flag,
+                sys_flag,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+            )
+        except (LocalProtocolError, OverflowError) as error:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
+        if self._has_record_crc:
+            record.append_property_crc(target, position)
+        if not sys_flag & UNQUEUED:
+            queue.next_offset = queue_offset + 1
+        position += size
+        self._position = position
+        if position >= self._attention:
+            self._look_ahead()
+        end = physical_offset + size
+        self._marks.appended = end
+        if self._pool is None:
+            self._marks.committed = end
+        self.last_timestamp = now
+        return PutResult(PutStatus.PUT_OK, physical_offset, end, queue_offset, now)
+
+    def append_batch(self, batch: NewMessage, queue: ConsumeQueue) -> PutResult:
+        """Store the messages of a wire batch, all in one file and with consecutive offsets."""
+        topic = queue.topic_bytes
+        body = batch.body
+        if batch.sys_flag & TRANSACTION_MASK:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a batch cannot be transactional")
+        if len(batch.body) > self._body_bytes_max:
+            return self._refuse(body, b"", 0)
+        try:
+            if self._has_record_crc:
+                body = _with_room_for_crc(body)
+            size, count = core.measure_batch(
+                body, len(topic), batch.sys_flag, self._record_bytes_max
+            )
+        except RemoteProtocolError as error:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
+        if count == 0:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the batch is empty")
+        if size > self.files.size - BLANK_BYTES_MIN:
+            return PutResult(
+                PutStatus.MESSAGE_ILLEGAL, reason=f"batch of {size} bytes does not fit one log file"
+            )
+        if self._position + size > self._record_end_max:
+            failure = self._roll()
+            if failure is not None:
+                return failure
+        target, position = self._target, self._position
+        assert target is not None
+        now = self._now_ms()
+        queue_offset = queue.next_offset
+        try:
+            offsets = core.encode_batch_into(
+                target,
+                position,
+                topic,
+                body,
+                batch.queue_id,
+                queue_offset,
+                self._base + position,
+                now,
+                batch.born_timestamp,
+                batch.born_host,
+                batch.store_host,
+                batch.sys_flag,
+                batch.reconsume_times,
+            )
+        except (LocalProtocolError, OverflowError) as error:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
+        if self._has_record_crc:
+            for offset in offsets:
+                record.append_property_crc(target, offset - self._base)
+        queue.next_offset = queue_offset + count
+        self._move(position + size)
+        self.last_timestamp = now
+        return PutResult(
+            PutStatus.PUT_OK, offsets[0], self._marks.appended, queue_offset, now, offsets
+        )
+
+    def append_raw(self, offset: int, data: ReadableBuffer) -> int:
+        """Continue the log with bytes of another one; returns the new end.
+
+        Raises OffsetOutOfRange unless ``offset`` is the end of the log: nothing is skipped or
+        written twice. An empty log begins wherever it is told to. Raises OSError when there is no
+        room for another file.
+        """
+        end = self._marks.appended
+        if not self.files and end == 0:
+            self._begin_at(offset)
+        elif offset != end:
+            raise OffsetOutOfRange(self._name, offset, self.begin, end)
+        with memoryview(data).cast("B") as rest:
+            written = 0
+            while written < rest.nbytes:
+                if self._active is None or self._position == self.files.size:
+                    self._next_file()
+                assert self._target is not None
+                length = min(rest.nbytes - written, self.files.size - self._position)
+                begin, stop = self._position, self._position + length
+                self._target[begin:stop] = rest[written : written + length]
+                written += length
+                self._move(stop)
+        return self._marks.appended
+
+    # --- reading ---
+
+    @property
+    def begin(self) -> int:
+        """First position of the log that is still there."""
+        first = self.files.first
+        return self._marks.appended if first is None else first.begin
+
+    def record_at(self, offset: int) -> memoryview | None:
+        """The record at a position, as a slice to be released; None when there is none."""
+        file = self.files.find(offset)
+        if file is None or offset < file.begin:
+            return None
+        end = min(self._marks.committed, file.end)
+        if offset + _RECORD_BYTES_MIN > end:
+            return None
+        position = offset - file.begin
+        size, magic = record.peek(file.view, position)
+        if magic not in (MAGIC_V1, MAGIC_V2) or not _RECORD_BYTES_MIN <= size <= end - offset:
+            return None
+        return file.view[position : position + size]
+
+    def slices(self, runs: list[tuple[int, int]]) -> list[memoryview]:
+        """The bytes of log positions ``[begin, end)`` that are known to be there, to be released.
+
+        None of the runs spans two files.
+        """
+        file = self.files.find(runs[0][0])
+        views = []
+        for begin, end in runs:
+            assert file is not None, begin
+            if not file.begin <= begin < file.end:
+                file = self.files.find(begin)
+                assert file is not None, begin
+            views.append(file.view[begin - file.begin : end - file.begin])
+        return views
+
+    def read_raw(self, offset: int, limit: int) -> memoryview:
+        """Bytes from a position on, at most ``limit`` and within one file; empty at the end.
+
+        The slice is to be released. Raises OffsetOutOfRange outside the log.
+        """
+        end = self._marks.committed
+        if offset == end:
+            return memoryview(b"")
+        file = self.files.find(offset)
+        if file is None or offset > end or offset < file.begin:
+            raise OffsetOutOfRange(self._name, offset, self.begin, end)
+        begin = offset - file.begin
+        return file.view[begin : min(begin + limit, file.size, end - file.begin)]
+
+    # --- files ---
+
+    def commit(self) -> None:
+        """Write what the transient buffers hold to the files; any thread but one at a time."""
+        begin, end = self._marks.committed, self._marks.appended
+        for file in self.files.between(begin, end):
+            stop = min(end, file.end)
+            if file.buffer is not None:
+                file.commit(max(begin, file.begin), stop)
+            self._marks.committed = stop
+
+    def reclaim_buffers(self) -> None:
+        """Take back the buffers of full files that are committed; the owner thread's work."""
+        if self._pool is None:
+            return
+        for file in self.files:
+            if file.buffer is not None and file is not self._active:
+                if file.end > self._marks.committed:
+                    return
+                self._pool.give_back(file.buffer)
+                file.buffer = None
+
+    def flush(self) -> int:
+        """Return, with the position, when the log is on disk as far as it is committed.
+
+        Runs on the flusher's thread. The time is read before the end: it is never ahead of it.
+        """
+        timestamp = self.last_timestamp
+        end = self._marks.committed
+        for file in self.files.between(self._marks.flushed, end):
+            file.sync()
+        self.flushed_timestamp = timestamp
+        return end
+
+    def close(self) -> None:
+        self._allocator.close()
+        self._target = None
+        self._active = None
+        for file in self.files:
+            if file.buffer is not None and self._pool is not None:
+                self._pool.give_back(file.buffer)
+                file.buffer = None
+        if self._pool is not None:
+            self._pool.close()
+        for path in self.files.close():
+            _log.warning("file=%s is still being read and stays mapped", path)
+
+    @property
+    def has_pool(self) -> bool:
+        return self._pool is not None
+
+    @property
+    def _name(self) -> str:
+        first = self.files.first
+        return "commit log" if first is None else str(first.path.parent)
+
+    def _roll(self) -> PutResult | None:
+        """Fill the active file up and go on in the next one; a result only if that fails."""
+        if self._pool is not None and self._pool.available == 0:
+            self.reclaim_buffers()
+            if self._pool.available == 0:
+                reason = "every buffer of the transient pool waits to be written to the log"
+                return PutResult(PutStatus.TRANSIENT_POOL_EMPTY, reason=reason)
+        begin = self._base + self.files.size if self._active is not None else self._marks.appended
+        try:
+            file = self._allocator.take(begin)
+        except (OSError, TimeoutError) as error:
+            _log.error("log file at %d cannot be made: %s", begin, error)
+            return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
+        if self._active is not None and self._position < self.files.size:
+            assert self._target is not None
+            rest = self.files.size - self._position
+            record.encode_blank_into(self._target, self._position, rest)
+            self._move(self.files.size)
+        self.files.append(file)
+        self._activate(file, 0)
+        return None
+
+    def _next_file(self) -> None:
+        """Go on in a new file without a blank: the one before is full."""
+        begin = self._marks.appended
+        file = self._allocator.take(begin - begin % self.files.size)
+        self.files.append(file)
+        self._activate(file, begin - file.begin)
+
+    def _begin_at(self, offset: int) -> None:
+        marks = self._marks
+        marks.appended = marks.committed = marks.flushed = marks.dispatched = offset
+
+    def _activate(self, file: MappedFile, position: int) -> None:
+        if self._pool is not None:
+            file.buffer = self._pool.take()
+            assert file.buffer is not None, "asked for before"
+            file.buffer[:position] = file.mapping[:position]
+        self._active = file
+        self._target = file.mapping if file.buffer is None else file.buffer
+        self._base = file.begin
+        self._position = position
+        self._record_end_max = file.size - BLANK_BYTES_MIN
+        self._attention = position
+
+    def _move(self, position: int) -> None:
+        self._position = position
+        if position >= self._attention:
+            self._look_ahead()
+        end = self._base + position
+        self._marks.appended = end
+        if self._pool is None:
+            self._marks.committed = end
+
+    def _look_ahead(self) -> None:
+        """Ask for pages ahead of the writer and, in the second half, for the next file."""
+        file = self._active
+        assert file is not None
+        if self._pool is None and self._position < file.size:
+            self._allocator.populate(file, self._position + POPULATE_AHEAD_BYTES)
+        if self._position >= file.size // 2:
+            self._allocator.prepare(file.end)
+        self._attention = self._position + POPULATE_AHEAD_BYTES // 2
+        if self._position < file.size // 2:
+            self._attention = min(self._attention, file.size // 2)
+
+    def _refuse(self, body: bytes | memoryview, properties: bytes, size: int) -> PutResult:
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            reason = f"properties of {len(properties)} bytes, the most is {PROPERTIES_BYTES_MAX}"
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=reason)
+        if len(body) > self._body_bytes_max:
+            reason = f"body of {len(body)} bytes, the most is {self._body_bytes_max}"
+        else:
+            reason = f"record of {size} bytes, the most is {self._record_bytes_max}"
+        return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+
+
+def _with_room_for_crc(body: bytes | memoryview) -> bytes:
+    return batch_codec.encode(
+        msgspec.structs.replace(item, properties=record.reserve_property_crc(item.properties))
+        for item in batch_codec.decode(body)
+    )

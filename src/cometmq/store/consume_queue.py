@@ -1,0 +1,285 @@
+"""One consume queue: where the n-th message of a topic's queue lies in the commit log.
+
+Entry ``n`` is at byte ``n * 20`` of a sequence cut into files of one size. Only the owner thread
+comes here, except to sync. A file is mapped when it is first needed and unmapped when it has been
+idle and others need the room (``QueueMappings``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cometmq.codec import core, queue_entry
+from cometmq.codec.java import INT32_MAX
+from cometmq.codec.queue_entry import ENTRY_BYTES, FILLER
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    from cometmq.store.queue_extension import QueueExtension
+    from cometmq.store.queue_mappings import QueueMappings
+
+ALLOCATE_BYTES_MIN: Final = 4096
+ALLOCATE_BYTES_MAX: Final = 256 * 1024
+"""Blocks are asked for in steps that double, so that 50,000 small queues stay small."""
+
+_FILLER: Final = queue_entry.pack(FILLER.physical_offset, FILLER.size, FILLER.tags_code)
+
+
+class ConsumeQueue:
+    """Entries ``[min_offset, max_offset)``; appending goes through ``append`` in log order."""
+
+    __slots__ = (
+        "_allocated",
+        "_buffer",
+        "_buffer_begin",
+        "_buffer_end",
+        "_first_begin",
+        "_last_begin",
+        "_mappings",
+        "dirty_begin",
+        "extension",
+        "file_bytes",
+        "folder",
+        "is_dirty",
+        "is_hot",
+        "max_offset",
+        "max_physical",
+        "min_offset",
+        "next_offset",
+        "queue_id",
+        "topic",
+        "topic_bytes",
+    )
+
+    def __init__(
+        self, topic: str, queue_id: int, folder: str, mappings: QueueMappings, file_bytes: int
+    ) -> None:
+        self.topic = topic
+        self.topic_bytes = topic.encode()
+        self.queue_id = queue_id
+        self.folder = folder
+        self.file_bytes = file_bytes
+        self._mappings = mappings
+        # Offset the next message of the queue gets when it is appended to the log.
+        self.next_offset = 0
+        # Entries that are there, half open.
+        self.min_offset = 0
+        self.max_offset = 0
+        # End of the newest record that has an entry here; -1 without any.
+        self.max_physical = -1
+        # Where the files begin, in bytes; -1 without files.
+        self._first_begin = -1
+        self._last_begin = -1
+        # The mapped file that is written to, the bytes it holds, and how far it has blocks.
+        self._buffer: mmap | None = None
+        self._buffer_begin = 0
+        self._buffer_end = 0
+        self._allocated = 0
+        # Used since the mappings were last looked through for idle ones.
+        self.is_hot = False
+        # Entries from here on may not be on disk.
+        self.is_dirty = False
+        self.dirty_begin = 0
+        # Looks up tags codes that are addresses of extension units; most queues have none.
+        self.extension: QueueExtension | None = None
+
+    # --- writing ---
+
+    def append(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+        """Enter the next record; False when it was there already.
+
+        Entries that are missing before it (a queue that does not begin at 0, or a part that was
+        lost with its log) become fillers. Raises OSError when the disk is full.
+        """
+        end = physical_offset + size
+        if end <= self.max_physical or queue_offset < self.max_offset:
+            return False
+        if queue_offset != self.max_offset:
+            self._fill_up(queue_offset)
+        position = queue_offset * ENTRY_BYTES
+        if not self._buffer_begin <= position < self._allocated or self._buffer is None:
+            self._prepare(position)
+        assert self._buffer is not None
+        core.pack_entry_into(
+            self._buffer, position - self._buffer_begin, physical_offset, size, tags_code
+        )
+        self.is_hot = True
+        self.max_physical = end
+        queue_offset += 1
+        self.max_offset = queue_offset
+        if self.next_offset < queue_offset:
+            self.next_offset = queue_offset
+        return True
+
+    def truncate(self, end_physical: int) -> None:
+        """Forget entries of records that reach beyond ``end_physical``, on disk too."""
+        before = self.max_offset
+        while self.max_offset > self.min_offset:
+            last = self.entry(self.max_offset - 1)
+            if last[0] + last[1] <= end_physical or last[1] == INT32_MAX:
+                break
+            self.max_offset -= 1
+        if self.max_offset < before:
+            self._forget_behind()
+
+    # --- reading ---
+
+    def entry(self, offset: int) -> tuple[int, int, int]:
+        """Physical offset, size and tags code of an entry that exists."""
+        buffer, begin = self.bytes_at(offset * ENTRY_BYTES)
+        found = queue_entry.unpack(buffer, offset * ENTRY_BYTES - begin)
+        return found.physical_offset, found.size, found.tags_code
+
+    def bytes_at(self, position: int) -> tuple[mmap, int]:
+        """The mapped file that holds a byte position, and where it begins."""
+        begin = position - position % self.file_bytes
+        if self._buffer is not None and begin == self._buffer_begin:
+            self.is_hot = True
+            return self._buffer, begin
+        return self._mappings.get(self.path(begin)), begin
+
+    def has_file_at(self, position: int) -> bool:
+        return self._first_begin <= position - position % self.file_bytes <= self._last_begin
+
+    def path(self, begin: int) -> str:
+        return f"{self.folder}/{begin:020d}"
+
+    @property
+    def file_begins(self) -> range:
+        """Where the files begin, in bytes."""
+        if self._first_begin < 0:
+            return range(0)
+        return range(self._first_begin, self._last_begin + 1, self.file_bytes)
+
+    # --- life ---
+
+    def load(self, first_begin: int, last_begin: int, *, is_clean: bool) -> None:
+        """Take over files that exist, and find out how far they are filled.
+
+        After a clean stop only the last file is looked at; otherwise the last three, as Apache
+        does: a page of an older one cannot be missing.
+        """
+        self._first_begin, self._last_begin = first_begin, last_begin
+        self.min_offset = first_begin // ENTRY_BYTES
+        back = 1 if is_clean else 3
+        begin = max(first_begin, last_begin - (back - 1) * self.file_bytes)
+        self._count(begin)
+        while self.max_offset * ENTRY_BYTES == begin and begin > first_begin:
+            begin -= self.file_bytes
+            self._count(begin)
+        self.next_offset = self.max_offset
+        self.dirty_begin = self.max_offset
+        if not is_clean:
+            self._forget_behind()
+
+    def correct_min(self, log_begin: int) -> None:
+        """Move the minimum to the first entry whose record is still in the log."""
+        low, high = max(self.min_offset, self._first_begin // ENTRY_BYTES, 0), self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            physical_offset, size, _ = self.entry(middle)
+            if physical_offset < log_begin or size == INT32_MAX:
+                low = middle + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+    def delete_before(self, log_begin: int) -> list[str]:
+        """Forget files whose last record is no longer in the log; their paths, to be removed."""
+        gone = []
+        while self._first_begin < self._last_begin:
+            last = (self._first_begin + self.file_bytes) // ENTRY_BYTES - 1
+            if self.entry(last)[0] >= log_begin and self.entry(last)[1] != INT32_MAX:
+                break
+            gone.append(self._drop(self._first_begin))
+            self._first_begin += self.file_bytes
+        self.correct_min(log_begin)
+        return gone
+
+    def drop_all(self) -> None:
+        """Unmap every file; the caller removes them."""
+        for begin in self.file_begins:
+            self._drop(begin)
+        self._first_begin = self._last_begin = -1
+
+    def unmapped(self) -> None:
+        """The mappings gave the written file up; it is mapped again when needed."""
+        self._buffer = None
+        self._allocated = 0
+
+    # --- helpers ---
+
+    def _prepare(self, position: int) -> None:
+        """Map the file for a byte position, making it if need be, and give it blocks."""
+        begin = position - position % self.file_bytes
+        if begin > self._last_begin or self._last_begin < 0:
+            self._mappings.create(self.path(begin), self.file_bytes)
+            if self._first_begin < 0:
+                self._first_begin = begin
+            self._last_begin = begin
+        if self._buffer is None or begin != self._buffer_begin:
+            if self._buffer is not None:
+                self._mappings.disown(self.path(self._buffer_begin))
+            self._buffer = self._mappings.get(self.path(begin), self)
+            self._buffer_begin = begin
+            self._buffer_end = begin + self.file_bytes
+            self._allocated = 0
+        written = position - begin
+        step = min(max(written, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)
+        end = min(self.file_bytes, written + step)
+        self._mappings.allocate(self.path(begin), written, end)
+        # An entry may begin before the end of the blocks and go on behind it.
+        whole = end if end == self.file_bytes else end - ENTRY_BYTES
+        self._allocated = begin + whole
+
+    def _fill_up(self, queue_offset: int) -> None:
+        """Write fillers from where the queue stands to ``queue_offset``."""
+        begin = self.max_offset
+        entries_per_file = self.file_bytes // ENTRY_BYTES
+        if self._last_begin < 0:
+            begin = queue_offset - queue_offset % entries_per_file
+            self.min_offset = queue_offset
+        for offset in range(begin, queue_offset):
+            position = offset * ENTRY_BYTES
+            if not self._buffer_begin <= position < self._allocated or self._buffer is None:
+                self._prepare(position)
+            assert self._buffer is not None
+            start = position - self._buffer_begin
+            self._buffer[start : start + ENTRY_BYTES] = _FILLER
+        self.max_offset = queue_offset
+
+    def _count(self, begin: int) -> None:
+        """Set the maximum from the files at ``begin`` and behind, up to the first hole."""
+        self.max_offset = begin // ENTRY_BYTES
+        while begin <= self._last_begin:
+            buffer = self._mappings.get(self.path(begin))
+            count, physical_end = core.count_entries(buffer, 0, self.file_bytes)
+            self.max_offset = begin // ENTRY_BYTES + count
+            self.max_physical = max(self.max_physical, physical_end)
+            begin += self.file_bytes
+            if self.max_offset * ENTRY_BYTES < begin:
+                return
+
+    def _forget_behind(self) -> None:
+        """Make the files hold nothing behind the last entry, so that it is never taken for one."""
+        end = self.max_offset * ENTRY_BYTES
+        while self._last_begin >= max(end, self._first_begin + 1):
+            path = self._drop(self._last_begin)
+            self._mappings.remove(path)
+            self._last_begin -= self.file_bytes
+        if self._last_begin >= 0 and end < self._last_begin + self.file_bytes:
+            self._mappings.clear(self.path(self._last_begin), end - self._last_begin)
+        self.next_offset = self.max_offset
+        self.max_physical = -1
+        if self.max_offset > self.min_offset:
+            physical_offset, size, _ = self.entry(self.max_offset - 1)
+            if size != INT32_MAX:
+                self.max_physical = physical_offset + size
+
+    def _drop(self, begin: int) -> str:
+        path = self.path(begin)
+        if self._buffer is not None and begin == self._buffer_begin:
+            self.unmapped()
+        self._mappings.forget(path)
+        return path

@@ -1,0 +1,161 @@
+"""All consume queues of a store: the table of them, their files' life, and searching by time."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cometmq.codec.digest import store_timestamp
+from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.queue_extension import QueueExtension
+from cometmq.store.queue_mappings import QueueMappings, mappings_allowed
+
+if TYPE_CHECKING:
+    from cometmq.store.commit_log import CommitLog
+    from cometmq.store.config import StoreSettings
+    from cometmq.store.directory import Layout
+    from cometmq.store.files import Files
+
+_PAGE_BYTES: Final = 4096
+
+
+class Boundary(enum.Enum):
+    """Which entry a search by time means when several, or none, have that time."""
+
+    LOWER = "LOWER"
+    """The first one at that time or later."""
+    UPPER = "UPPER"
+    """The last one at that time or earlier."""
+
+
+class ConsumeQueues:
+    """Queues by topic and id. The owner thread does everything here but ``sync_dirty``."""
+
+    def __init__(self, layout: Layout, settings: StoreSettings, files: Files) -> None:
+        self._layout = layout
+        self._files = files
+        self._mappings = QueueMappings(files, settings.mapped_queue_files_max or mappings_allowed())
+        self.table: dict[tuple[str, int], ConsumeQueue] = {}
+        # Queues with entries that may not be on disk; a deque because two threads use it.
+        self._dirty: deque[ConsumeQueue] = deque()
+
+    def load(self, *, is_clean: bool) -> None:
+        """Take over the queues whose files exist."""
+        for (topic, queue_id), paths in self._layout.queue_files.items():
+            queue = self.obtain(topic, queue_id)
+            if paths:
+                queue.load(int(paths[0].name), int(paths[-1].name), is_clean=is_clean)
+        for (topic, queue_id), paths in self._layout.extension_files.items():
+            if paths and (topic, queue_id) in self.table:
+                self.table[topic, queue_id].extension = QueueExtension(
+                    paths, self._layout.extension_file_bytes, self._mappings
+                )
+
+    def obtain(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made if there is none yet; its files come with its first entry."""
+        queue = self.table.get((topic, queue_id))
+        if queue is None:
+            folder = str(self._layout.queue_folder(topic, queue_id))
+            queue = ConsumeQueue(
+                topic, queue_id, folder, self._mappings, self._layout.queue_file_bytes
+            )
+            self.table[topic, queue_id] = queue
+        return queue
+
+    @property
+    def max_physical(self) -> int:
+        """End of the newest record with an entry in any queue; -1 when there is none."""
+        return max((queue.max_physical for queue in self.table.values()), default=-1)
+
+    def truncate(self, end: int) -> None:
+        for queue in self.table.values():
+            queue.truncate(end)
+
+    def correct_min(self, log_begin: int) -> None:
+        for queue in self.table.values():
+            queue.correct_min(log_begin)
+
+    def delete_before(self, log_begin: int) -> int:
+        """Remove the files whose records are gone from the log; how many."""
+        paths = [path for queue in self.table.values() for path in queue.delete_before(log_begin)]
+        for path in paths:
+            self._files.remove(Path(path))
+        return len(paths)
+
+    def delete_topic(self, topic: str) -> int:
+        """Forget a topic's queues and remove their files; how many queues it had."""
+        found = [key for key in self.table if key[0] == topic]
+        for key in found:
+            self.table.pop(key).drop_all()
+        folders = {self._layout.queue_folder(topic, 0).parent}
+        folders.add(self._layout.extension_folder(topic, 0).parent)
+        for folder in folders:
+            self._files.remove_folder(folder)
+        return len(found)
+
+    def mark_dirty(self, queue: ConsumeQueue) -> None:
+        """Remember to sync the queue; called after an entry was appended."""
+        queue.is_dirty = True
+        self._dirty.append(queue)
+
+    def sync_dirty(self, *, pages_least: int) -> None:
+        """Sync what was appended; queues with fewer new pages are left for a later round.
+
+        Runs on the flusher's thread. A queue is taken from the list and marked clean *before* its
+        end is read, so an entry appended meanwhile is either covered or listed again.
+        """
+        for _ in range(len(self._dirty)):
+            queue = self._dirty.popleft()
+            queue.is_dirty = False
+            begin, end = queue.dirty_begin, queue.max_offset
+            if (end - begin) * ENTRY_BYTES < pages_least * _PAGE_BYTES:
+                self.mark_dirty(queue)
+                continue
+            self._sync(queue, begin * ENTRY_BYTES, end * ENTRY_BYTES)
+            queue.dirty_begin = end
+
+    def offset_at_time(
+        self, queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary
+    ) -> int:
+        """Search ``[min, max)`` for a store time; ``max`` when all are earlier."""
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._stored_at(queue, log, middle)
+            is_before = stored < timestamp_ms or (
+                stored == timestamp_ms and boundary is Boundary.UPPER
+            )
+            if is_before:
+                low = middle + 1
+            else:
+                high = middle
+        if boundary is Boundary.LOWER:
+            return low
+        return max(queue.min_offset, low - 1)
+
+    def close(self) -> None:
+        self._mappings.close()
+
+    def _stored_at(self, queue: ConsumeQueue, log: CommitLog, offset: int) -> int:
+        """Store time of an entry's record; 0 when it is gone, so it counts as old."""
+        physical_offset, _, _ = queue.entry(offset)
+        record = log.record_at(physical_offset)
+        if record is None:
+            return 0
+        with record:
+            return store_timestamp(record, 0)
+
+    def _sync(self, queue: ConsumeQueue, begin: int, end: int) -> None:
+        first = begin - begin % queue.file_bytes
+        for file_begin in range(first, end, queue.file_bytes):
+            try:
+                file = self._files.open(Path(queue.path(file_begin)))
+            except FileNotFoundError:
+                continue  # deleted meanwhile, with the log it pointed to
+            try:
+                file.sync()
+            finally:
+                file.close()

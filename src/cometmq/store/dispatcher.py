@@ -1,0 +1,152 @@
+"""Follows the log and enters its records into queues and index, in order.
+
+Records are read back from the log, so that a message put here, one replicated and one found by
+recovery take the same way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cometmq.codec import core, properties, record
+from cometmq.codec.digest import Ending
+from cometmq.codec.properties import Property
+from cometmq.codec.queue_entry import delay_tags_code
+from cometmq.logs import get_logger
+from cometmq.store.commit_log import UNQUEUED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cometmq.codec.digest import Digest
+    from cometmq.store.commit_log import CommitLog
+    from cometmq.store.config import StoreSettings
+    from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.consume_queues import ConsumeQueues
+    from cometmq.store.key_index import KeyIndex
+    from cometmq.store.watermarks import Watermarks
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Where messages with a delay level wait; their tags code is the time of delivery."""
+
+_DELAY: Final = Property.DELAY.encode()
+_RECORDS_AT_ONCE: Final = 1000
+_log = get_logger(__name__)
+
+
+class Dispatcher:
+    """Moves ``dispatched`` towards ``committed``; only the owner thread calls it."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: KeyIndex | None,
+        marks: Watermarks,
+        settings: StoreSettings,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._marks = marks
+        self._delays_ms = settings.delays_ms()
+        # Told after each step which queues got messages.
+        self.on_arrival: Callable[[set[ConsumeQueue]], None] | None = None
+        # Why the last step could not go on; empty when it could.
+        self.failure = ""
+        # Store time of the last record dispatched.
+        self.last_timestamp = 0
+
+    def step(self, limit: int) -> int:
+        """Dispatch at most about ``limit`` records; how many it were.
+
+        A full disk stops it before the record concerned; the next step tries again.
+        """
+        marks = self._marks
+        touched: set[ConsumeQueue] = set()
+        done = 0
+        is_stuck = False
+        while done < limit and marks.dispatched < marks.committed and not is_stuck:
+            file = self._log.files.find(marks.dispatched)
+            assert file is not None, marks.dispatched
+            begin = marks.dispatched - file.begin
+            end = min(marks.committed - file.begin, file.size)
+            count = min(_RECORDS_AT_ONCE, limit - done)
+            digests, position, ending = core.walk_records(
+                file.view, begin, end, file.begin, count, False
+            )
+            done += len(digests)
+            try:
+                self._enter(digests, touched)
+            except OSError as error:
+                self._fail(f"queues cannot be written: {error}")
+                is_stuck = True
+            else:
+                if ending == Ending.BLANK:
+                    position = file.size
+                marks.dispatched = file.begin + position
+                is_stuck = ending in (Ending.BROKEN, Ending.INCOMPLETE)
+                if ending == Ending.BROKEN:
+                    self._fail(f"no record at log position {marks.dispatched}")
+        if not is_stuck:
+            self.failure = ""
+        if touched and self.on_arrival is not None:
+            self.on_arrival(touched)
+        return done
+
+    def catch_up(self) -> None:
+        """Dispatch everything there is, as far as possible."""
+        while self.step(1 << 20):
+            if self.failure:
+                return
+
+    def _enter(self, digests: list[Digest], touched: set[ConsumeQueue]) -> None:
+        """Enter records into their queues and then into the index, which never raises."""
+        queues = self._queues
+        table = queues.table
+        queue: ConsumeQueue | None = None
+        last_topic, last_id = "", -1
+        for (
+            topic,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            size,
+            sys_flag,
+            time,
+            code,
+            _,
+        ) in digests:
+            if sys_flag & UNQUEUED:
+                continue
+            if queue is None or queue_id != last_id or topic is not last_topic:
+                queue = table.get((topic, queue_id)) or queues.obtain(topic, queue_id)
+                last_topic, last_id = topic, queue_id
+                touched.add(queue)
+            if topic == SCHEDULE_TOPIC:
+                code = self._delivery_time(physical_offset, time, code)
+            if queue.append(queue_offset, physical_offset, size, code) and not queue.is_dirty:
+                queues.mark_dirty(queue)
+        if self._index is not None:
+            self._index.add_digests(digests)
+        if digests:
+            self.last_timestamp = digests[-1][6]
+
+    def _delivery_time(self, physical_offset: int, timestamp: int, tags_code: int) -> int:
+        """The tags code of a message with a delay level; others keep theirs."""
+        view = self._log.record_at(physical_offset)
+        if view is None:
+            return tags_code
+        with view:
+            found = record.parse(view, with_body=False)
+        assert isinstance(found, record.Record)
+        text = properties.get(found.properties, _DELAY)
+        if text is None or not text.isdecimal() or int(text) == 0:
+            return tags_code
+        level = min(int(text), len(self._delays_ms))
+        return delay_tags_code(timestamp, self._delays_ms[level - 1] if level else None)
+
+    def _fail(self, reason: str) -> None:
+        if reason != self.failure:
+            _log.error("dispatch stopped at %d: %s", self._marks.dispatched, reason)
+        self.failure = reason

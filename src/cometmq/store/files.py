@@ -1,0 +1,256 @@
+"""The store's view of a file system: the seam where tests put a disk that crashes or is full.
+
+Bytes written through a mapping never pass here, as on a real machine; what passes is everything
+that makes them durable or gives them a place: allocating, syncing, creating, renaming, removing.
+Errors are ``OSError`` as they come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from cometmq import saved_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _typeshed import ReadableBuffer
+
+MADV_POPULATE_WRITE: Final = 23
+"""Linux 5.14: fault all pages in for writing, in one call that lets other threads run."""
+
+
+class Entry(NamedTuple):
+    """One name in a folder; folders have size 0."""
+
+    name: str
+    size: int
+    is_folder: bool
+
+
+class DiskUsage(NamedTuple):
+    """Bytes of the file system a path lies on, as an unprivileged user may use them."""
+
+    used: int
+    free: int
+
+    @property
+    def percent(self) -> int:
+        """Used share, rounded up as Apache does."""
+        whole = self.used + self.free
+        return -(-100 * self.used // whole) if whole else 100
+
+
+class File(Protocol):
+    """One open file. Mappings made of it outlive it."""
+
+    path: Path
+
+    def map(self, *, writable: bool) -> mmap.mmap:
+        """The whole file as memory; random access is assumed, nothing is read ahead."""
+        ...
+
+    def allocate(self, begin: int, end: int) -> None:
+        """Give the bytes ``[begin, end)`` their blocks now; raises ``OSError`` on a full disk."""
+        ...
+
+    def write(self, position: int, data: ReadableBuffer) -> None:
+        """Write all of ``data`` at ``position``."""
+        ...
+
+    def clear(self, begin: int, end: int) -> bool:
+        """Make the bytes zero; tell whether any were not. Not durable before the next sync."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written to the file so far, also through mappings, is on disk."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """What the store asks of a file system."""
+
+    def entries(self, folder: Path) -> list[Entry]:
+        """What a folder holds, ordered by name; empty when there is no such folder."""
+        ...
+
+    def create(self, path: Path, size: int) -> None:
+        """Make a file of ``size`` zero bytes, with its folder; the name may not exist yet.
+
+        The name is durable when this returns, or the file is not there.
+        """
+        ...
+
+    def open(self, path: Path) -> File: ...
+
+    def read(self, path: Path) -> bytes | None:
+        """The whole content; None when there is no such file."""
+        ...
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Make ``content`` the file's: after a crash there is the old or the new one, whole."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, durably; fine when there is none."""
+        ...
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a folder with all in it; fine when there is none."""
+        ...
+
+    def modified_ms(self, path: Path) -> int: ...
+
+    def usage(self, path: Path) -> DiskUsage:
+        """Of the file system that holds ``path`` or its nearest existing parent."""
+        ...
+
+    def lock(self, path: Path) -> contextlib.AbstractContextManager[bool]:
+        """Take Apache's advisory lock; False when another process has it. Freed on exit."""
+        ...
+
+
+_locked_here: set[Path] = set()
+"""Lock files held by this process."""
+
+
+class DiskFile:
+    """A file of the real file system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def map(self, *, writable: bool) -> mmap.mmap:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        mapping = mmap.mmap(self._fd, 0, access=access)
+        # Without it the first touch of a fresh queue file reads ahead all of it: 2 to 12 ms
+        # instead of some 10 us.
+        mapping.madvise(mmap.MADV_RANDOM)
+        return mapping
+
+    def allocate(self, begin: int, end: int) -> None:
+        os.posix_fallocate(self._fd, begin, end - begin)
+
+    def write(self, position: int, data: ReadableBuffer) -> None:
+        with memoryview(data).cast("B") as rest:
+            written = 0
+            while written < rest.nbytes:
+                written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def clear(self, begin: int, end: int) -> bool:
+        zeros = bytes(1 << 20)
+        was_dirty = False
+        while (begin := self._next_data(begin, end)) < end:
+            stop = min(end, begin + len(zeros))
+            if any(os.pread(self._fd, stop - begin, begin)):
+                was_dirty = True
+                self.write(begin, memoryview(zeros)[: stop - begin])
+            begin = stop
+        return was_dirty
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _next_data(self, begin: int, end: int) -> int:
+        """Where the next bytes may lie that were ever written; ``end`` when there are none."""
+        if begin >= end:
+            return end
+        try:
+            return min(end, max(begin, os.lseek(self._fd, begin, os.SEEK_DATA)))
+        except OSError:  # ENXIO: nothing but holes behind it
+            return end
+
+
+class DiskFiles:
+    """The real file system."""
+
+    def entries(self, folder: Path) -> list[Entry]:
+        try:
+            with os.scandir(folder) as found:
+                entries = [
+                    Entry(item.name, 0 if item.is_dir() else item.stat().st_size, item.is_dir())
+                    for item in found
+                ]
+        except FileNotFoundError:
+            return []
+        return sorted(entries)
+
+    def create(self, path: Path, size: int) -> None:
+        saved_file.make_folder(path.parent)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, size)
+            os.fsync(fd)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(fd)
+        saved_file.sync_folder(path.parent)
+
+    def open(self, path: Path) -> DiskFile:
+        return DiskFile(path)
+
+    def read(self, path: Path) -> bytes | None:
+        return saved_file.read_file(path)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        saved_file.replace_file(path, content)
+
+    def remove(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            saved_file.sync_folder(path.parent)
+
+    def remove_folder(self, folder: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+            saved_file.sync_folder(folder.parent)
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def usage(self, path: Path) -> DiskUsage:
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        status = os.statvfs(path)
+        used = (status.f_blocks - status.f_bfree) * status.f_frsize
+        return DiskUsage(used, status.f_bavail * status.f_frsize)
+
+    @contextlib.contextmanager
+    def lock(self, path: Path) -> Iterator[bool]:
+        saved_file.make_folder(path.parent)
+        name = path.resolve()
+        # The system's lock belongs to the process: a second one here would succeed, and give up
+        # the first with its file.
+        if name in _locked_here:
+            yield False
+            return
+        with path.open("a+b") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            except OSError:
+                yield False
+                return
+            file.truncate(0)
+            file.write(b"lock")
+            file.flush()
+            _locked_here.add(name)
+            try:
+                yield True
+            finally:
+                _locked_here.discard(name)

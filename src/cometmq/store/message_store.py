@@ -1,0 +1,535 @@
+"""A store directory, opened: everything else in this package is a part of it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import msgspec
+
+from cometmq.clock import SystemClock
+from cometmq.codec.message_id import decode_offset_id
+from cometmq.errors import StoreLocked
+from cometmq.logs import get_logger
+from cometmq.model.limits import TOPIC_BYTES_MAX
+from cometmq.model.topic import RETRY_PREFIX
+from cometmq.store.commit_log import TOPIC_RETRY_BYTES_MAX
+from cometmq.store.config import FlushMode, StoreSettings
+from cometmq.store.consume_queues import Boundary
+from cometmq.store.files import DiskFiles
+from cometmq.store.key_index import KeyKind
+from cometmq.store.opening import open_parts
+from cometmq.store.results import GetLimits, GetResult, NewMessage, PutResult, PutStatus
+from cometmq.store.retention import DiskState, DiskWatch, LogFileFacts, Place, Retention
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from _typeshed import ReadableBuffer
+
+    from cometmq.clock import Clock
+    from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.files import Files
+    from cometmq.store.retention import MayDelete
+    from cometmq.store.watermarks import Watermarks
+
+_TIME_MAX_MS: Final = (1 << 63) - 1
+_DEFAULT_LIMITS: Final = GetLimits()
+_log = get_logger(__name__)
+
+
+class Loop(Protocol):
+    """What the store needs of an event loop to work beside it; asyncio's and uvloop's will do."""
+
+    def call_soon(self, callback: Callable[[], object]) -> object: ...
+
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> object: ...
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.Handle: ...
+
+
+class StoreState(msgspec.Struct, frozen=True):
+    """What the store can do now. ``refusal`` says why no message is taken; empty when it is."""
+
+    refusal: str
+    disk: DiskState
+    disk_reason: str
+    index_failure: str
+    files_condemned: int
+    """Log files that are deleted but still being read."""
+
+    @property
+    def is_writable(self) -> bool:
+        return not self.refusal
+
+
+class MessageStore:
+    """One directory, opened by ``open`` and used by one thread, its owner.
+
+    With a ``loop`` the store dispatches, cleans and calls back on it. Without one it is a plain
+    library: reading dispatches first, and nothing is cleaned unless asked.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        settings: StoreSettings,
+        lock: contextlib.ExitStack,
+        *,
+        files: Files,
+        clock: Clock,
+        loop: Loop | None,
+        has_threads: bool,
+        is_slave: bool,
+        may_delete: MayDelete | None,
+    ) -> None:
+        self.root = root
+        self.settings = settings
+        # Takes no messages, only what is replicated from its master.
+        self.is_slave = is_slave
+        self._lock = lock
+        self._files = files
+        self._clock = clock
+        self._loop = loop
+        self._is_closed = False
+        parts = open_parts(
+            root,
+            settings,
+            files=files,
+            clock=clock,
+            has_threads=has_threads,
+            on_progress=self._on_progress,
+        )
+        self._layout = parts.layout
+        self.watermarks: Watermarks = parts.marks
+        self._log = parts.log
+        self._queues = parts.queues
+        self._table = parts.queues.table
+        self._index = parts.index
+        self._dispatcher = parts.dispatcher
+        self._reader = parts.reader
+        self._flusher = parts.flusher
+        self._disk = DiskWatch(settings)
+        self._retention = Retention(settings, may_delete=may_delete)
+        self._is_sync = settings.flush_mode is FlushMode.SYNC_FLUSH
+        # Without a loop nothing is ever scheduled: whoever reads dispatches first.
+        self._is_dispatch_scheduled = loop is None
+        self._clean_timer: asyncio.Handle | None = None
+        # Begin of the log when queues and index were last cleaned up behind it.
+        self._cleaned_begin = parts.log.begin
+        # Why messages are refused, the only thing a put has to look at.
+        self._refusal = ""
+        self._update_refusal()
+        if has_threads:
+            self._flusher.start()
+        if loop is not None:
+            self._clean_later()
+
+    @classmethod
+    def open(
+        cls,
+        root: Path | str,
+        settings: StoreSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        loop: Loop | None = None,
+        threads: bool = True,
+        is_slave: bool = False,
+        may_delete: MayDelete | None = None,
+    ) -> Self:
+        """Open a directory, or make it, and mend what a crash may have left.
+
+        Sizes in ``settings`` are for new files; those that exist keep theirs. Without ``threads``
+        nothing runs in the background: flush by hand. ``may_delete`` is asked before a log file
+        goes. Raises StoreLocked, DamagedStore or ForeignStore, and OSError as it comes.
+        """
+        root = Path(root)
+        files = files or DiskFiles()
+        with contextlib.ExitStack() as lock:
+            if not lock.enter_context(files.lock(root / "lock")):
+                raise StoreLocked(str(root))
+            store = cls(
+                root,
+                settings or StoreSettings(root=root),
+                lock,
+                files=files,
+                clock=clock or SystemClock(),
+                loop=loop,
+                has_threads=threads,
+                is_slave=is_slave,
+                may_delete=may_delete,
+            )
+            store._lock = lock.pop_all()
+            return store
+
+    # --- writing ---
+
+    def put(self, message: NewMessage) -> PutResult:
+        """Append a message; it is readable after the next dispatch. Never waits."""
+        if self._refusal:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._refusal)
+        queue = self._table.get((message.topic, message.queue_id))
+        if queue is None:
+            problem = _problem(message)
+            if problem:
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
+            queue = self._queues.obtain(message.topic, message.queue_id)
+        result = self._log.append(message, queue)
+        if not self._is_dispatch_scheduled:
+            self._schedule_dispatch()
+        if self._is_sync:
+            self._flusher.request()
+        return result
+
+    def put_batch(self, batch: NewMessage) -> PutResult:
+        """Append the messages of a wire batch (``codec.batch``): all of them, or none."""
+        if self._refusal:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._refusal)
+        problem = _problem(batch)
+        if problem:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
+        queue = self._queues.obtain(batch.topic, batch.queue_id)
+        result = self._log.append_batch(batch, queue)
+        if not self._is_dispatch_scheduled:
+            self._schedule_dispatch()
+        if self._is_sync:
+            self._flusher.request()
+        return result
+
+    def wait_flushed(self, result: PutResult, timeout_ms: int | None = None) -> PutResult:
+        """Block until a stored message is on disk; FLUSH_DISK_TIMEOUT when it is not in time.
+
+        For programs with threads; an event loop uses ``watermarks.when_flushed``.
+        """
+        if not result.status.is_stored:
+            return result
+        limit_ms = self.settings.sync_flush_timeout_ms if timeout_ms is None else timeout_ms
+        self._flusher.request()
+        if self.watermarks.wait_flushed(result.end, limit_ms / 1000):
+            return result
+        reason = self.watermarks.failure or f"not on disk after {limit_ms} ms"
+        return msgspec.structs.replace(result, status=PutStatus.FLUSH_DISK_TIMEOUT, reason=reason)
+
+    def append_raw(self, offset: int, data: ReadableBuffer) -> int:
+        """Continue the log with another store's bytes (see ``read_raw``); returns the new end.
+
+        Raises OffsetOutOfRange unless ``offset`` is exactly the end of the log.
+        """
+        end = self._log.append_raw(offset, data)
+        if not self._is_dispatch_scheduled:
+            self._schedule_dispatch()
+        return end
+
+    # --- reading ---
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        limits: GetLimits = _DEFAULT_LIMITS,
+        *,
+        tags: frozenset[int] | None = None,
+        accept: Callable[[memoryview], bool] | None = None,
+    ) -> GetResult:
+        """Read messages of a queue from an offset on; release the result when done with it.
+
+        ``tags`` are the hashes of wanted tags (a hash may be another tag's); ``accept`` sees each
+        record that is left and decides.
+        """
+        self._dispatch_if_alone()
+        return self._reader.get(
+            self._table.get((topic, queue_id)), offset, limits, tags=tags, accept=accept
+        )
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The whole record at a log position, to be released; None when there is none."""
+        return self._log.record_at(physical_offset)
+
+    def record_by_id(self, message_id: str) -> memoryview | None:
+        """The record an offset message id names; which broker it names is not looked at.
+
+        Raises RemoteProtocolError when it is no such id.
+        """
+        return self._log.record_at(decode_offset_id(message_id).physical_offset)
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        limit: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = _TIME_MAX_MS,
+        kind: KeyKind = KeyKind.KEY,
+    ) -> list[int]:
+        """Log positions of messages that may have the key; only hashes are compared."""
+        self._dispatch_if_alone()
+        if self._index is None:
+            return []
+        limit = min(limit, self.settings.query_count_max)
+        return self._index.query(
+            topic, key, limit=limit, begin_ms=begin_ms, end_ms=end_ms, kind=kind
+        )
+
+    def offset_at_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """The queue offset of a store time; 0 when there is no such queue."""
+        self._dispatch_if_alone()
+        queue = self._table.get((topic, queue_id))
+        if queue is None:
+            return 0
+        return self._queues.offset_at_time(queue, self._log, timestamp_ms, boundary)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First offset of a queue that is still there; 0 when there is no such queue."""
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """End of a queue, which is the offset of its next message."""
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue itself, for looking at; its methods are the store's."""
+        self._dispatch_if_alone()
+        return self._table.get((topic, queue_id))
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and id of every queue, in order."""
+        self._dispatch_if_alone()
+        return sorted(self._table)
+
+    def read_raw(self, offset: int, limit: int) -> memoryview:
+        """Bytes of the log within one file, to be released; empty at the end.
+
+        Raises OffsetOutOfRange outside the log.
+        """
+        return self._log.read_raw(offset, limit)
+
+    @property
+    def log_begin(self) -> int:
+        return self._log.begin
+
+    @property
+    def log_end(self) -> int:
+        return self.watermarks.appended
+
+    @property
+    def state(self) -> StoreState:
+        """What the store can do now, and why not."""
+        return StoreState(
+            self._refusal,
+            self._disk.state,
+            self._disk.reason,
+            "" if self._index is None else self._index.failure,
+            self._log.files.condemned,
+        )
+
+    # --- upkeep ---
+
+    def dispatch(self, limit: int | None = None) -> int:
+        """Enter appended records into queues and index; how many. The loop does it by itself."""
+        done = self._dispatcher.step(limit or self.settings.dispatch_records_max)
+        if self._dispatcher.failure or self._refusal:
+            self._update_refusal()
+        return done
+
+    def on_arrival(self, callback: Callable[[set[ConsumeQueue]], None]) -> None:
+        """Have ``callback`` told, after each dispatch, which queues got messages."""
+        self._dispatcher.on_arrival = callback
+
+    def flush(self) -> None:
+        """Block until log, queues, index and checkpoint are on disk; ``state`` tells a failure."""
+        self._dispatcher.catch_up()
+        self._flusher.flush_all()
+        self._update_refusal()
+
+    def flush_step(self) -> None:
+        """Flush what is due by now; the flusher's thread does it by itself."""
+        self._flusher.step()
+        self._update_refusal()
+
+    def clean(self, *, at_any_hour: bool = False) -> int:
+        """One round of retention: look at the disk, delete what may go; how many log files."""
+        state = self._look_at_disk()
+        self._log.files.remove_condemned()
+        deleted = 0
+        facts = self._file_facts()
+        now_ms = self._clock.now_ms()
+        for file in self._retention.expired(
+            facts, now_ms=now_ms, state=state, at_any_hour=at_any_hour
+        ):
+            if file.end > min(self.watermarks.dispatched, self.watermarks.flushed):
+                break
+            path = self._log.files.drop_first()
+            _log.info("file=%s deleted, the log begins at %d now", path, self._log.begin)
+            deleted += 1
+        self._follow_log()
+        if deleted and state is DiskState.REFUSING:
+            self._look_at_disk()
+        if self._dispatcher.failure:
+            self.dispatch()
+        self._update_refusal()
+        return deleted
+
+    def delete_topic(self, topic: str) -> int:
+        """Forget the queues of a topic; how many. Its records stay in the log until they expire."""
+        self._dispatcher.catch_up()
+        return self._queues.delete_topic(topic)
+
+    def close(self) -> None:
+        """Dispatch and flush everything and let go of the directory; harmless when done twice.
+
+        If something could not be brought to disk the directory keeps the mark of a crash, and the
+        next one to open it recovers.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._update_refusal()
+        if self._clean_timer is not None:
+            self._clean_timer.cancel()
+        self._flusher.stop()
+        self._log.commit()
+        self._dispatcher.catch_up()
+        self._flusher.flush_all()
+        marks = self.watermarks
+        is_complete = not marks.failure and marks.dispatched == marks.appended == marks.flushed
+        self._release()
+        if is_complete:
+            self._files.remove(self._layout.abort)
+        else:
+            reason = marks.failure or self._dispatcher.failure or "records are not dispatched"
+            _log.error("store=%s closed without being complete: %s", self.root, reason)
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- helpers ---
+
+    def _release(self) -> None:
+        self._log.close()
+        self._queues.close()
+        if self._index is not None:
+            self._index.close()
+
+    def _dispatch_if_alone(self) -> None:
+        if self._loop is None and self.watermarks.dispatched < self.watermarks.committed:
+            self._dispatcher.catch_up()
+            self._update_refusal()
+
+    def _schedule_dispatch(self) -> None:
+        assert self._loop is not None
+        self._is_dispatch_scheduled = True
+        self._loop.call_soon(self._dispatch_turn)
+
+    def _dispatch_turn(self) -> None:
+        self._is_dispatch_scheduled = False
+        if self._is_closed:
+            return
+        self.dispatch()
+        marks = self.watermarks
+        if marks.dispatched < marks.committed and not self._dispatcher.failure:
+            self._schedule_dispatch()
+
+    def _on_progress(self) -> None:
+        """Something was committed or flushed, or never will be; on any thread."""
+        if self._loop is None or self._is_closed:
+            self.watermarks.release_waiting()
+        elif self.watermarks.has_waiting or self.watermarks.failure or self._log.has_pool:
+            self._loop.call_soon_threadsafe(self._progress_turn)
+
+    def _progress_turn(self) -> None:
+        self.watermarks.release_waiting()
+        self._log.reclaim_buffers()
+        self._update_refusal()
+        if self.watermarks.dispatched < self.watermarks.committed:
+            self._dispatch_turn()
+
+    def _clean_later(self) -> None:
+        assert self._loop is not None
+        delay = self.settings.clean_interval_ms / 1000
+        self._clean_timer = self._loop.call_later(delay, self._clean_turn)
+
+    def _clean_turn(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            self.clean()
+        except OSError as error:
+            _log.error("cleaning failed, tried again later: %s", error)
+        self._clean_later()
+
+    def _look_at_disk(self) -> DiskState:
+        places = [Place(path, self._files.usage(path)) for path in self._layout.log_folders]
+        return self._disk.observe(places, Place(self.root, self._files.usage(self.root)))
+
+    def _file_facts(self) -> list[LogFileFacts]:
+        last = self._log.files.last
+        return [
+            LogFileFacts(
+                file.path,
+                file.begin,
+                file.end,
+                self._files.modified_ms(file.path),
+                file is last,
+            )
+            for file in self._log.files
+        ]
+
+    def _follow_log(self) -> None:
+        """Let queues and index follow a log whose beginning has gone."""
+        begin = self._log.begin
+        if begin == self._cleaned_begin:
+            return
+        self._queues.delete_before(begin)
+        if self._index is not None:
+            self._index.delete_before(begin)
+        self._cleaned_begin = begin
+
+    def _update_refusal(self) -> None:
+        if self._is_closed:
+            self._refusal = "the store is closed"
+        elif self.is_slave:
+            self._refusal = "this is a slave: messages go to its master"
+        elif self.watermarks.failure:
+            self._refusal = f"the store is read-only: {self.watermarks.failure}"
+        elif self._dispatcher.failure:
+            self._refusal = self._dispatcher.failure
+        elif self._disk.state is DiskState.REFUSING:
+            self._refusal = self._disk.reason
+        else:
+            self._refusal = ""
+
+
+def _problem(message: NewMessage) -> str:
+    """Why a topic or queue cannot be; empty when it can."""
+    topic = message.topic
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        return f"topic {topic!r} has no UTF-8 form"
+    length_max = TOPIC_RETRY_BYTES_MAX if topic.startswith(RETRY_PREFIX) else TOPIC_BYTES_MAX
+    if not 0 < length <= length_max:
+        return f"topic of {length} bytes, 1 to {length_max} are possible"
+    if "/" in topic or "\0" in topic or topic in (".", ".."):
+        return f"topic {topic!r} cannot be the name of a folder"
+    if message.queue_id < 0:
+        return f"queue id {message.queue_id} is negative"
+    return ""

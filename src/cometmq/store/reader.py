@@ -1,0 +1,167 @@
+"""Reads messages of a queue: entries that match, limits, and slices of the log without a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.codec import core
+from cometmq.codec.java import INT32_MAX
+from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.store.mapped_file import memory_bytes
+from cometmq.store.results import GetResult, GetStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from mmap import mmap
+
+    from cometmq.store.commit_log import CommitLog
+    from cometmq.store.config import StoreSettings
+    from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.results import GetLimits
+    from cometmq.store.watermarks import Watermarks
+
+    Accept = Callable[[memoryview], bool]
+    Hits = list[tuple[int, int, int]]
+
+
+class Reader:
+    """Answers one read at a time, on the owner thread."""
+
+    def __init__(self, log: CommitLog, marks: Watermarks, settings: StoreSettings) -> None:
+        self._log = log
+        self._marks = marks
+        # How much of the log's end is taken to be in memory.
+        self._warm_bytes = memory_bytes() * settings.memory_percent // 100
+
+    def get(
+        self,
+        queue: ConsumeQueue | None,
+        offset: int,
+        limits: GetLimits,
+        *,
+        tags: frozenset[int] | None = None,
+        accept: Accept | None = None,
+    ) -> GetResult:
+        """See ``MessageStore.get``."""
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        result = _outside(queue, offset)
+        if result is not None:
+            return result
+        result = GetResult(
+            GetStatus.NO_MATCHED_MESSAGE,
+            offset,
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+        )
+        buffer, begin = queue.bytes_at(offset * ENTRY_BYTES)
+        start = offset * ENTRY_BYTES - begin
+        entries = max(limits.entries_max, limits.count)
+        stop = min(
+            start + entries * ENTRY_BYTES,
+            queue.max_offset * ENTRY_BYTES - begin,
+            queue.file_bytes,
+        )
+        if accept is None and (tags is None or queue.extension is None):
+            self._select(result, buffer, (start, stop), tags, limits)
+        else:
+            hits, examined = core.scan_entries(buffer, start, stop, tags, entries)
+            if tags is not None and queue.extension is not None:
+                hits = _with_extension(queue, offset, hits, tags)
+            result.next_offset = offset + examined
+            self._test(result, offset, hits, limits, accept or _anything)
+        if result.count:
+            result.status = GetStatus.FOUND
+        return result
+
+    def _select(
+        self,
+        result: GetResult,
+        buffer: mmap,
+        span: tuple[int, int],
+        tags: frozenset[int] | None,
+        limits: GetLimits,
+    ) -> None:
+        """Let the entries alone decide; touching records share a slice."""
+        log = self._log
+        log_end = self._marks.committed
+        runs, count, total, examined, is_cold, has_gone = core.select_entries(
+            buffer,
+            *span,
+            tags,
+            log.begin,
+            log_end - self._warm_bytes,
+            log_end,
+            limits.count,
+            limits.bytes_max,
+            limits.count_cold,
+            limits.bytes_cold_max,
+        )
+        if runs:
+            result.slices = log.slices(runs)
+        elif has_gone:
+            result.status = GetStatus.MESSAGE_WAS_REMOVING
+        result.count = count
+        result.bytes = total
+        result.next_offset += examined
+        result.is_cold = is_cold
+
+    def _test(
+        self, result: GetResult, offset: int, hits: Hits, limits: GetLimits, accept: Accept
+    ) -> None:
+        """Let ``accept`` look at each record that matches."""
+        warm_begin = self._marks.committed - self._warm_bytes
+        for number, physical_offset, size in hits:
+            is_warm = physical_offset >= warm_begin
+            if result.count and (
+                result.count >= (limits.count if is_warm else limits.count_cold)
+                or result.bytes + size > (limits.bytes_max if is_warm else limits.bytes_cold_max)
+            ):
+                result.next_offset = offset + number
+                return
+            record = self._log.record_at(physical_offset)
+            if record is None:
+                if not result.count and size != INT32_MAX:
+                    result.status = GetStatus.MESSAGE_WAS_REMOVING
+            elif accept(record):
+                result.slices.append(record)
+                result.count += 1
+                result.bytes += size
+                result.is_cold = not is_warm
+            else:
+                record.release()
+
+
+def _anything(_: memoryview) -> bool:
+    return True
+
+
+def _outside(queue: ConsumeQueue, offset: int) -> GetResult | None:
+    """The answer for an offset the queue does not have; None when it has it."""
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < low:
+        status, next_offset = GetStatus.OFFSET_TOO_SMALL, low
+    elif offset == high:
+        status, next_offset = GetStatus.OFFSET_OVERFLOW_ONE, offset
+    elif offset > high:
+        status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, high
+    elif not queue.has_file_at(offset * ENTRY_BYTES):
+        entries_per_file = queue.file_bytes // ENTRY_BYTES
+        next_offset = offset - offset % entries_per_file + entries_per_file
+        status = GetStatus.OFFSET_FOUND_NULL
+    else:
+        return None
+    return GetResult(status, next_offset, min_offset=low, max_offset=high)
+
+
+def _with_extension(queue: ConsumeQueue, offset: int, hits: Hits, tags: frozenset[int]) -> Hits:
+    """Only the hits whose tags code, looked up where it is an address, is wanted."""
+    assert queue.extension is not None
+    return [
+        hit
+        for hit in hits
+        if (code := queue.extension.tags_code(queue.entry(offset + hit[0])[2])) is None
+        or code in tags
+    ]

@@ -1,0 +1,131 @@
+"""What is left of a store when it is opened: where the log ends, and queues and index in line.
+
+After a clean stop everything is on disk and the queues say where the log ends; only records behind
+the newest entry are read. Otherwise (the file ``abort`` is there) the log is read from the last
+file that the checkpoint vouches for, checksums included, up to the first byte that is no record.
+What lies behind is cleared, on disk too: an old record there could otherwise join a later chain.
+
+Every step may be cut short by another crash and simply runs again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cometmq.codec import core, record
+from cometmq.codec.digest import Ending, store_timestamp
+from cometmq.codec.record import MAGIC_V1, MAGIC_V2
+from cometmq.logs import get_logger
+from cometmq.store.mapped_file import MappedFile
+from cometmq.store.mapped_file_queue import MappedFileQueue
+
+if TYPE_CHECKING:
+    from cometmq.store.checkpoint import CheckpointFile
+    from cometmq.store.config import StoreSettings
+    from cometmq.store.consume_queues import ConsumeQueues
+    from cometmq.store.directory import Layout
+    from cometmq.store.files import Files
+
+_RECORDS_AT_ONCE: Final = 4096
+_log = get_logger(__name__)
+
+
+class RecoveredLog(NamedTuple):
+    """The log's files, where it ends, and from where its records must be dispatched again."""
+
+    files: MappedFileQueue
+    begin: int
+    end: int
+    dispatch_begin: int
+    last_timestamp: int
+
+
+def recover_log(
+    layout: Layout,
+    files: Files,
+    settings: StoreSettings,
+    queues: ConsumeQueues,
+    checkpoint: CheckpointFile,
+    *,
+    is_clean: bool,
+) -> RecoveredLog:
+    """Map the log, find its end, and clear what lies behind. The queues have been loaded."""
+    for path in layout.removable:
+        files.remove(path)
+    size = layout.log_file_bytes
+    log = MappedFileQueue(files, size, [MappedFile(files, path, size) for path in layout.log_files])
+    first = log.first
+    if first is None:
+        queues.truncate(0)
+        return RecoveredLog(log, 0, 0, 0, 0)
+    newest_entry = max(queues.max_physical, first.begin)
+    begin = newest_entry if is_clean else _vouched_begin(log, checkpoint.begin_ms)
+    if is_clean and not _is_boundary(log, begin):
+        _log.warning("queues end at %d where the log has no record: reading the log", begin)
+        begin = _vouched_begin(log, checkpoint.begin_ms)
+        is_clean = False
+    check_crc = settings.is_crc_checked_on_recovery and not is_clean
+    end, last_timestamp = _find_end(log, begin, check_crc=check_crc)
+    _cut(log, end)
+    queues.truncate(end)
+    if not is_clean:
+        _log.info("recovered the log to %d, read from %d", end, begin)
+    return RecoveredLog(log, first.begin, end, min(begin, end), last_timestamp)
+
+
+def _vouched_begin(log: MappedFileQueue, begin_ms: int) -> int:
+    """Begin of the newest file whose first record is old enough to be surely complete."""
+    for file in reversed(tuple(log)):
+        size, magic = record.peek(file.view, 0)
+        if magic in (MAGIC_V1, MAGIC_V2) and size > 0:
+            timestamp = store_timestamp(file.view, 0)
+            if 0 < timestamp <= begin_ms:
+                return file.begin
+    assert log.first is not None
+    return log.first.begin
+
+
+def _is_boundary(log: MappedFileQueue, offset: int) -> bool:
+    """Tell whether a record, a blank or unused room begins at ``offset``."""
+    file = log.find(offset)
+    if file is None:
+        return log.last is not None and offset == log.last.end
+    position = offset - file.begin
+    if file.size - position < record.BLANK_BYTES_MIN:
+        return False
+    size, magic = record.peek(file.view, position)
+    if magic in (MAGIC_V1, MAGIC_V2, record.MAGIC_BLANK):
+        return True
+    return size == 0 and magic == 0
+
+
+def _find_end(log: MappedFileQueue, begin: int, *, check_crc: bool) -> tuple[int, int]:
+    """Walk the records from ``begin``; return where they end and the last one's store time."""
+    offset, last_timestamp = begin, 0
+    while (file := log.find(offset)) is not None:
+        digests, position, ending = core.walk_records(
+            file.view, offset - file.begin, file.size, file.begin, _RECORDS_AT_ONCE, check_crc
+        )
+        if digests:
+            last_timestamp = digests[-1][6]
+        offset = file.begin + position
+        if ending == Ending.BLANK:
+            size, _ = record.peek(file.view, position)
+            if size != file.size - position:
+                break  # a blank always reaches to the end of its file
+            offset = file.end
+        elif ending != Ending.END:
+            break
+    return offset, last_timestamp
+
+
+def _cut(log: MappedFileQueue, end: int) -> None:
+    """Remove the files behind ``end`` and clear the rest of the one it lies in."""
+    assert log.first is not None
+    # An empty log keeps its first file: its name says where the log goes on.
+    dropped = log.drop_after(max(end, log.first.begin + 1))
+    if dropped:
+        _log.info("removed %d log files behind the end at %d", len(dropped), end)
+    file = log.find(end)
+    if file is not None and file.clear_from(end - file.begin):
+        _log.warning("file=%s cleared from %d on: it held no whole record", file.path, end)
