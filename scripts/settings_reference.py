@@ -13,6 +13,7 @@ from cometmq.remoting.config import (
     TlsServerSettings,
 )
 from cometmq.settings import Row, Settings, describe
+from cometmq.store.config import StoreSettings
 
 PAGE = Path(__file__).parents[1] / "docs/reference/settings.md"
 
@@ -20,6 +21,7 @@ COMPONENTS: tuple[tuple[str, type[Settings]], ...] = (
     ("Logging", LogSettings),
     ("Name server", NameServerSettings),
     ("Name server: where it listens", NameServerNetworkSettings),
+    ("Store", StoreSettings),
     ("Servers", ServerSettings),
     ("Connections", ChannelSettings),
     ("TLS of servers", TlsServerSettings),

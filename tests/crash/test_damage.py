@@ -285,10 +285,11 @@ def test_a_truncated_queue_file_is_refused_by_name(damaged: Damaged, size: int) 
     assert refusal.value.next_step
 
 
-def test_a_queue_file_of_no_bytes_is_built_again(damaged: Damaged) -> None:
-    damaged.newest_queue_file.write_bytes(b"")
+def test_a_queue_file_of_no_bytes_is_built_again_after_a_clean_stop(closed: Damaged) -> None:
+    """After a kill it would be taken for a creation that was cut short."""
+    closed.newest_queue_file.write_bytes(b"")
 
-    assert damaged.found() == all_of_them()
+    assert closed.found() == all_of_them()
 
 
 def test_queues_that_lost_their_newest_entries_get_them_back_after_a_kill(

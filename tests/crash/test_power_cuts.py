@@ -17,12 +17,16 @@ from tests.crash.rounds import note, rounds
 from tests.crash.sizes import small
 
 ROUNDS_FULL = 400
-SECONDS = 7.0
+SECONDS = 5.0
 CRASHES = 6
 """Power cuts of one round, on the same directory."""
 STEPS_MAX = 40
 EVENTS_MAX = 120
+EVENTS_NEVER = 10**9
 SECTOR_BYTES = 512
+STORY = "power cuts, one story at every event"
+RECOVERIES = "power cuts while recovering"
+STORY_SECONDS = 3.0
 
 
 @pytest.mark.slow
@@ -72,3 +76,77 @@ def run_until_the_lights_go_out(machine: Machine, chance: Random) -> str:
     except PowerCut as cut:
         return f"at {cut.args[0].kind}" if cut.args else "at once"
     return "between steps"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_power_may_fail_at_any_change_of_the_disk(tmp_path: Path) -> None:
+    """One story with everything in it, cut short at another event in each round."""
+    untroubled = Machine(tmp_path / "untroubled")
+    tell_story(untroubled)
+    event_count = untroubled.disk.event_count
+
+    for seed in rounds(STORY, full=event_count, seconds=STORY_SECONDS):
+        machine = Machine(tmp_path / str(seed))
+        # Steps of a prime: a run of any length is spread over the story, a full one covers it.
+        machine.disk.cut_power_at(1 + seed * 7919 % event_count)
+        with pytest.raises(PowerCut) as cut:
+            tell_story(machine)
+        note(STORY, f"at {cut.value.args[0].kind}")
+
+        machine.crash(seed)
+
+        machine.recover()
+        machine.check()
+        assert machine.disk.unallocated_writes == []
+        shutil.rmtree(machine.root)
+
+
+def tell_story(machine: Machine) -> None:
+    """Roll files of every kind, flush, clean, close, open again and go on."""
+    machine.open()
+    for _ in range(4):
+        machine.put(25)
+        machine.put_batch()
+        machine.store.dispatch()
+        machine.clock.advance(5)
+        machine.store.flush_step()
+    machine.store.flush()
+    machine.ledger.is_cleaned = True
+    machine.store.clean()
+    machine.put(10)
+    machine.close()
+    machine.open()
+    machine.put(30)
+    machine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_recovery_may_itself_be_cut_short_again_and_again(tmp_path: Path) -> None:
+    for seed in rounds(RECOVERIES, full=60, seconds=STORY_SECONDS):
+        chance = Random(seed)
+        machine = some_machine(tmp_path / str(seed), chance, sector_bytes=None)
+        run_until_the_lights_go_out(machine, chance)
+        machine.crash(seed)
+
+        attempts = 0
+        while not recovers_within(machine, attempts + 1):
+            attempts += 1
+            machine.crash(seed + attempts)
+            note(RECOVERIES, "interruptions")
+
+        machine.ledger.claim(machine.store)
+        machine.check()
+        shutil.rmtree(machine.root)
+
+
+def recovers_within(machine: Machine, event_count: int) -> bool:
+    """Open the store, with the power going out at that event if it comes to it."""
+    machine.disk.cut_power_at(event_count)
+    try:
+        machine.open()
+    except PowerCut:
+        return False
+    machine.disk.cut_power_at(EVENTS_NEVER)
+    return True

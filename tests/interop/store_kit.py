@@ -22,11 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from cometmq import settings
-from cometmq.codec import batch, bodies, compression, message_id, properties, record, sysflag
+from cometmq.codec import (
+    batch,
+    bodies,
+    compression,
+    index_entry,
+    message_id,
+    properties,
+    record,
+    sysflag,
+)
 from cometmq.codec.batch import BatchItem
 from cometmq.codec.bodies.nameserver import KVTable
 from cometmq.codec.codes import RequestCode
 from cometmq.codec.compression import CompressionType
+from cometmq.codec.java import index_hash
 from cometmq.codec.properties import Property
 from cometmq.codec.record import Record
 from cometmq.store import MessageStore, StoreSettings
@@ -49,6 +59,9 @@ SMALL = {
     "maxHashSlotNum": "50",
     "maxIndexNum": "200",
 }
+# After a crash Apache rebuilds its index. It names the files by the millisecond: were they as small
+# as above, one that is full within a millisecond would be written over by the next one.
+SMALL_REBUILT = {**SMALL, "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
 # Apache's own.
 DEFAULT = {
     "mappedFileSizeCommitLog": str(1 << 30),
@@ -94,6 +107,7 @@ SHELL_LISTENS = r"store shell listens on (\d+)"
 # What a client adds to the properties of a message it pulled.
 ADDED_BY_CLIENT = {Property.MIN_OFFSET, Property.MAX_OFFSET}
 BODY_BYTES_MAX = 1 << 20
+QUERY_COUNT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +364,25 @@ def read_at(store: MessageStore, physical_offset: int) -> Record:
         item = record.parse(view, check_crc=True)
     assert isinstance(item, Record)
     return item
+
+
+def find(store: MessageStore, topic: str, key: str) -> list[int]:
+    """Where the messages lie that have the key, be it a unique one.
+
+    The index knows only hashes: others may come with them, but only of the same hash.
+    """
+    found = []
+    wanted = index_hash(index_entry.key_text(topic, key))
+    for offset in store.query(topic, key, limit=QUERY_COUNT):
+        item = read_at(store, offset)
+        names = properties.decode(item.properties)
+        keys = [names.get(Property.UNIQ_KEY, ""), *names.get(Property.KEYS, "").split(" ")]
+        texts = [index_entry.key_text(item.topic, name) for name in keys]
+        texts.append(index_entry.tag_text(item.topic, names.get(Property.TAGS, "")))
+        assert wanted in map(index_hash, texts), (key, offset)
+        if item.topic == topic and key in keys:
+            found.append(offset)
+    return found
 
 
 class Appender:

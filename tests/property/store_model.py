@@ -6,6 +6,7 @@ holds all that was flushed), and whether the queue of a deleted topic came back 
 because its messages are still in the log.
 """
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
@@ -21,6 +22,8 @@ from cometmq.store import Boundary, GetLimits, GetStatus, KeyKind, NewMessage, S
 
 PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
 HOUR_MS = 3_600_000
+BORN_MS = 1_600_000_000_000
+_BLANK = struct.Struct(">ii")
 Queue = tuple[str, int]
 
 
@@ -62,7 +65,7 @@ class Draft(msgspec.Struct, frozen=True):
             self.queue_id,
             self.body,
             self.properties,
-            born_timestamp=self.number,
+            born_timestamp=BORN_MS,
             flag=self.number,
             sys_flag=self.sys_flag,
         )
@@ -72,7 +75,7 @@ def batch_message(drafts: Sequence[Draft]) -> NewMessage:
     """The drafts, which share topic and queue, as one batch."""
     body = batch.encode(BatchItem(draft.number, draft.body, draft.properties) for draft in drafts)
     first = drafts[0]
-    return NewMessage(first.topic, first.queue_id, body, born_timestamp=first.number)
+    return NewMessage(first.topic, first.queue_id, body, born_timestamp=BORN_MS)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -264,20 +267,22 @@ class StoreModel:
         """In log order, deleted ones too: the index may lead to them for a while."""
         return [s for s in self.records if self._is_readable(s) and s.has(topic, key, kind)]
 
-    def log(self) -> bytes:
-        """The bytes from ``begin`` to ``end``."""
-        pieces = []
+    def log_difference(self, content: bytes) -> str:
+        """What in the log's bytes from ``begin`` on is not as it should be; of blanks the heads."""
         position = self.begin
         for stored in (*(s for s in self.records if s.begin >= self.begin), None):
             begin = self.end if stored is None else stored.begin
             if begin > position:
-                size = begin - position
-                head = size.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big", signed=True)
-                pieces.append(head.ljust(size, b"\0"))
+                found = content[position - self.begin :][:BLANK_BYTES_MIN]
+                if found != _BLANK.pack(begin - position, MAGIC_BLANK):
+                    return f"no blank at {position}: {found!r}"
             if stored is not None:
-                pieces.append(stored.data)
                 position = stored.end
-        return b"".join(pieces)
+                found = content[begin - self.begin : position - self.begin]
+                if found != stored.data:
+                    return f"another message at {begin}: {found!r}, not {stored.data!r}"
+        length = self.end - self.begin
+        return "" if len(content) == length else f"{len(content)} bytes, not {length}"
 
     def log_files(self) -> Iterator[int]:
         """Where the files of the log begin."""
@@ -334,7 +339,7 @@ class StoreModel:
                 queue_offset=queue_offset,
                 physical_offset=self.end,
                 sys_flag=draft.sys_flag,
-                born_timestamp=draft.number,
+                born_timestamp=BORN_MS,
                 born_host=bytes(8),
                 store_timestamp=now_ms,
                 store_host=bytes(8),

@@ -27,6 +27,7 @@ cdef enum:
     INT32_MAX = 0x7FFFFFFF
     RECORD_BYTES_MIN = 91
     BATCH_ITEM_MIN = 22
+    SECTOR_BYTES = 512
     # How a walk ends, see codec.digest.Ending.
     END = 0
     BLANK = 1
@@ -442,7 +443,9 @@ def walk(data, Py_ssize_t begin, Py_ssize_t end, int64_t base, Py_ssize_t limit,
             ending = measure_record(p, end - position, &found)
             if ending == END and <int64_t>load64(p + 28) != base + position:
                 ending = BROKEN
-            if ending == END and check_crc and not has_crc(p, &found):
+            if ending == END and check_crc and (
+                not has_crc(p, &found) or has_lost_sector(p, position, &found)
+            ):
                 ending = BROKEN
             if ending != END:
                 break
@@ -513,6 +516,22 @@ cdef int measure_record(const uint8_t *p, Py_ssize_t room, Found *found) noexcep
 
 cdef inline bint has_crc(const uint8_t *p, const Found *found) noexcept:
     return load32(p + 8) == cometmq_crc32(found.body.p, found.body.size) & 0x7FFFFFFF
+
+
+cdef bint has_lost_sector(const uint8_t *p, Py_ssize_t position, const Found *found) noexcept:
+    """Whether a disk sector that lies in the properties, or ends them, is all zeros."""
+    cdef Py_ssize_t end = found.size
+    cdef Py_ssize_t i = (found.topic.p - p) + found.topic.size + 2
+    cdef Py_ssize_t stop
+    i += (SECTOR_BYTES - (position + i) % SECTOR_BYTES) % SECTOR_BYTES
+    while i < end:
+        stop = min(i + SECTOR_BYTES, end)
+        while i < stop and p[i] == 0:
+            i += 1
+        if i == stop:
+            return True
+        i = stop if stop == end else i + SECTOR_BYTES - (position + i) % SECTOR_BYTES
+    return False
 
 
 cdef void find_properties(const uint8_t *end, Found *found) noexcept:

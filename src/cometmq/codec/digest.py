@@ -35,6 +35,9 @@ _STORE_TIMESTAMP_POSITION: Final = 56
 _BORN_V6_EXTRA: Final = 12
 _HEAD_BYTES: Final = 8
 
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
+
 
 class Ending(enum.IntEnum):
     """Why a walk stopped where it did."""
@@ -67,8 +70,10 @@ def walk(
 ) -> Walk:
     """Digest the records in ``data[begin:end]``, at most ``limit`` of them.
 
-    ``base`` is the physical offset of ``data[0]``; a record that names another offset than its own
-    ends the walk as broken.
+    ``base`` is the physical offset of ``data[0]``, where a file begins; a record that names another
+    offset than its own ends the walk as broken. With ``check_crc`` bodies must have their checksum
+    and no sector of the properties, which have none, may be all zeros: after a power cut that is
+    what was never written.
     """
     digests: list[Digest] = []
     position = begin
@@ -79,7 +84,8 @@ def walk(
             record = _record_at(view, position, check_crc)
             if isinstance(record, Ending):
                 return Walk(digests, position, record)
-            if record.physical_offset != base + position:
+            is_misplaced = record.physical_offset != base + position
+            if is_misplaced or (check_crc and _has_lost_sector(view, position, record)):
                 return Walk(digests, position, Ending.BROKEN)
             digests.append(_digest(record))
             position += record.size
@@ -114,6 +120,17 @@ def _record_at(view: memoryview, position: int, check_crc: bool) -> Record | End
         is_cut = size > view.nbytes - position and magic in (MAGIC_V1, MAGIC_V2)
         return Ending.INCOMPLETE if is_cut else Ending.BROKEN
     return Ending.BLANK if isinstance(record, Blank) else record
+
+
+def _has_lost_sector(view: memoryview, position: int, record: Record) -> bool:
+    """Tell whether a disk sector that lies in the properties, or ends them, is all zeros."""
+    end = position + record.size
+    begin = end - len(record.properties)
+    first = -(-begin // SECTOR_BYTES) * SECTOR_BYTES
+    return any(
+        not any(view[sector : min(sector + SECTOR_BYTES, end)])
+        for sector in range(first, end, SECTOR_BYTES)
+    )
 
 
 def _digest(record: Record) -> Digest:

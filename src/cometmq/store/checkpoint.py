@@ -33,6 +33,7 @@ class CheckpointFile:
             self._has_file = True
         file = self._files.open(self._path)
         try:
+            file.allocate(0, page.PAGE_BYTES)
             file.write(0, page.pack(checkpoint))
             file.sync()
         finally:

@@ -154,24 +154,27 @@ class ConsumeQueue:
 
     # --- life ---
 
-    def load(self, first_begin: int, last_begin: int, *, is_clean: bool) -> None:
+    def load(self, first_begin: int, last_begin: int, *, vouched: int | None) -> None:
         """Take over files that exist, and find out how far they are filled.
 
-        After a clean stop only the last file is looked at; otherwise the last three, as Apache
-        does: a page of an older one cannot be missing.
+        After a clean stop (``vouched`` is None) only the last file is looked at. Otherwise entries
+        of records before the log position ``vouched`` are surely on disk; of later ones any page
+        may be missing, and what lies behind the first hole is forgotten.
         """
         self._first_begin, self._last_begin = first_begin, last_begin
         self.min_offset = first_begin // ENTRY_BYTES
-        back = 1 if is_clean else 3
-        begin = max(first_begin, last_begin - (back - 1) * self.file_bytes)
+        begin = last_begin
+        if vouched is not None:
+            while begin > first_begin and not self._begins_before(begin, vouched):
+                begin -= self.file_bytes
         self._count(begin)
         while self.max_offset * ENTRY_BYTES == begin and begin > first_begin:
             begin -= self.file_bytes
             self._count(begin)
         self.next_offset = self.max_offset
-        self.dirty_begin = self.max_offset
-        if not is_clean:
+        if vouched is not None:
             self._forget_behind()
+        self.dirty_begin = self.max_offset
 
     def correct_min(self, log_begin: int) -> None:
         """Move the minimum to the first entry whose record is still in the log."""
@@ -248,6 +251,11 @@ class ConsumeQueue:
             start = position - self._buffer_begin
             self._buffer[start : start + ENTRY_BYTES] = _FILLER
         self.max_offset = queue_offset
+
+    def _begins_before(self, begin: int, vouched: int) -> bool:
+        """Tell whether the first entry of a file is there, of a record before ``vouched``."""
+        physical_offset, size, _ = self.entry(begin // ENTRY_BYTES)
+        return size > 0 and physical_offset < vouched
 
     def _count(self, begin: int) -> None:
         """Set the maximum from the files at ``begin`` and behind, up to the first hole."""

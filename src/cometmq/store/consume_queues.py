@@ -42,12 +42,12 @@ class ConsumeQueues:
         # Queues with entries that may not be on disk; a deque because two threads use it.
         self._dirty: deque[ConsumeQueue] = deque()
 
-    def load(self, *, is_clean: bool) -> None:
-        """Take over the queues whose files exist."""
+    def load(self, *, vouched: int | None) -> None:
+        """Take over the queues whose files exist, see ``ConsumeQueue.load``."""
         for (topic, queue_id), paths in self._layout.queue_files.items():
             queue = self.obtain(topic, queue_id)
             if paths:
-                queue.load(int(paths[0].name), int(paths[-1].name), is_clean=is_clean)
+                queue.load(int(paths[0].name), int(paths[-1].name), vouched=vouched)
         for (topic, queue_id), paths in self._layout.extension_files.items():
             if paths and (topic, queue_id) in self.table:
                 self.table[topic, queue_id].extension = QueueExtension(

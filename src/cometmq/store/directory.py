@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Final
 from cometmq.codec import index_entry
 from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.errors import DamagedStore
+from cometmq.store.index_shape import has_index_slots, index_slots_of
 
 if TYPE_CHECKING:
     import mmap
     from collections.abc import Callable, Iterable, Mapping
-
-    from _typeshed import ReadableBuffer
 
     from cometmq.store.config import StoreSettings
     from cometmq.store.files import Entry, Files
@@ -44,8 +43,6 @@ CONFIG_FOLDER: Final = "config"
 
 _OFFSET_DIGITS = 20
 _TIME_DIGITS = 17
-_SLOT_CHUNK_BYTES = 64 * 1024
-_ENTRY_WORDS = index_entry.ENTRY_BYTES // index_entry.SLOT_BYTES
 
 
 class Damage(enum.Enum):
@@ -159,58 +156,6 @@ def file_offset(path: Path) -> int:
     return int(path.name)
 
 
-def index_slots_of(data: ReadableBuffer) -> int | None:
-    """How many slots an index file was made with, to be seen from what is in it.
-
-    The header says how many slots are in use. Behind the last of these only zeros come until the
-    first entry, which lies one unused entry behind the slots. None when that leads nowhere: a
-    file without entries, or a damaged one.
-    """
-    with memoryview(data) as view:
-        if view.nbytes < index_entry.HEADER_BYTES:
-            return None
-        header = index_entry.unpack_header(view)
-        if header.index_count <= 1:
-            return None
-        position = _nonzero_position(view, header.slot_count)
-        most = (position - index_entry.entry_position(1, 0)) // index_entry.SLOT_BYTES
-        # The first entry may begin with zeros itself, or be nothing else.
-        likely = (most - zeros for zeros in range(_ENTRY_WORDS + 1))
-        return next((n for n in likely if n > 0 and has_index_slots(view, n)), None)
-
-
-def has_index_slots(data: ReadableBuffer, slots: int) -> bool:
-    """Whether an index file can have so many slots: its newest entry then begins a chain."""
-    newest = index_entry.unpack_header(data).index_count - 1
-    if newest < 1:
-        return True
-    with memoryview(data) as view:
-        position = index_entry.entry_position(newest, slots)
-        if position + index_entry.ENTRY_BYTES > view.nbytes:
-            return False
-        key_hash = index_entry.unpack_entry(view, position).key_hash
-        if key_hash < 0:
-            return False
-        return index_entry.unpack_slot(view, index_entry.slot_position(key_hash, slots)) == newest
-
-
-def _nonzero_position(view: memoryview, number: int) -> int:
-    """Where the four bytes lie, behind the header, that are not zero for the n-th time from 0."""
-    position = index_entry.HEADER_BYTES
-    while position < view.nbytes:
-        with view[position : position + _SLOT_CHUNK_BYTES] as chunk:
-            values = chunk[: chunk.nbytes // 4 * 4].cast("i").tolist()
-        used = len(values) - values.count(0)
-        if used > number:
-            indexes = (index for index, value in enumerate(values) if value)
-            for _ in range(number):
-                next(indexes)
-            return position + 4 * next(indexes)
-        number -= used
-        position += _SLOT_CHUNK_BYTES
-    return -1
-
-
 def _map(files: Files, path: Path) -> mmap.mmap:
     file = files.open(path)
     try:
@@ -271,8 +216,12 @@ class _Survey:
             with _map(self._files, path) as data:
                 if index_entry.unpack_header(data).index_count <= 1:
                     continue
+                slots = None
                 if not is_fitting or not has_index_slots(data, layout.index_slots):
-                    self._set_index_shape(path, index_slots_of(data) or 0, size)
+                    slots = index_slots_of(data)
+                # What a crash left may fit nothing; with the right size it can be mended.
+                if slots is not None or not is_fitting:
+                    self._set_index_shape(path, slots or 0, size)
                 return
         if not is_fitting:  # nothing is in them, so nothing is lost with them
             layout.removable += paths

@@ -198,7 +198,7 @@ class Flusher:
             for file in unsynced:
                 file.sync()
             self._index.mark_synced(unsynced)
-            index_timestamp = max(index_timestamp, self._index.synced_timestamp)
+            index_timestamp = self._index.synced_timestamp
         # A store that was only read has nothing newer to say than it found.
         after = msgspec.structs.replace(
             before,

@@ -152,6 +152,8 @@ class IndexFile:
         Returns which one did not, or their number; see ``codec.index_entry.put_digests``. The file
         has entries already.
         """
+        if not self._is_writable:
+            return begin
         begin, number, empty, offset, timestamp = core.put_index_digests(
             self._mapping,
             self.slots,

@@ -64,6 +64,8 @@ class KeyIndex:
         # Why nothing is added any more; empty when all is well. To go on after a failure, make it
         # empty and feed the log from ``resume_offset``.
         self.failure = ""
+        # Nothing is known to be missing: a clean stop, and files that could stay as they were.
+        self.is_complete = True
         # Up to this store time full files are known to be on disk; the checkpoint's value.
         self.synced_timestamp = 0
 
@@ -319,6 +321,7 @@ class KeyIndex:
         for file in files[:vouched]:
             if file.is_full:
                 self.synced_timestamp = file.end_timestamp
+        self.is_complete = self.is_complete and bool(files)
         filled = [file.end_offset for file in files if file.has_entries]
         self._newest_offset = filled[-1] if filled else -1
 
@@ -357,6 +360,7 @@ class KeyIndex:
 
     def _mend(self, first: int, log_end: int) -> None:
         """Repair the files from ``first`` on, at least the last one that stays."""
+        self.is_complete = False
         files = self._index_files
         for number in range(first, len(files) - 1):
             if not self._repair(files[number], log_end, is_last=False) or not files[number].is_full:

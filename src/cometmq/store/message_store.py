@@ -401,13 +401,14 @@ class MessageStore:
         self._dispatcher.catch_up()
         self._flusher.flush_all()
         marks = self.watermarks
-        is_complete = not marks.failure and marks.dispatched == marks.appended == marks.flushed
+        problem = marks.failure or self._dispatcher.failure or self.state.index_failure
+        if not problem and not marks.dispatched == marks.appended == marks.flushed:
+            problem = f"dispatched to {marks.dispatched} and flushed to {marks.flushed}"
         self._release()
-        if is_complete:
-            self._files.remove(self._layout.abort)
+        if problem:
+            _log.error("store=%s closed, to be recovered when opened: %s", self.root, problem)
         else:
-            reason = marks.failure or self._dispatcher.failure or "records are not dispatched"
-            _log.error("store=%s closed without being complete: %s", self.root, reason)
+            self._files.remove(self._layout.abort)
         self._lock.close()
 
     def __enter__(self) -> Self:

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cometmq.store.allocator import Allocator
 from cometmq.store.checkpoint import CheckpointFile
 from cometmq.store.commit_log import CommitLog
@@ -65,7 +67,6 @@ def open_parts(
     with contextlib.ExitStack() as on_failure:
         queues = ConsumeQueues(layout, settings, files)
         on_failure.callback(queues.close)
-        queues.load(is_clean=is_clean)
         recovered = recover_log(layout, files, settings, queues, checkpoint, is_clean=is_clean)
         on_failure.callback(recovered.files.close)
         queues.correct_min(recovered.begin)
@@ -74,11 +75,13 @@ def open_parts(
         index = _open_index(
             layout, settings, files, clock, checkpoint, recovered, is_clean=is_clean
         )
+        if index is not None:
+            _lower_checkpoint(checkpoint, index)
         marks = Watermarks(recovered.end)
         log = _open_log(layout, settings, files, clock, marks, recovered, has_threads=has_threads)
         dispatcher = Dispatcher(log, queues, index, marks, settings)
         marks.dispatched = recovered.dispatch_begin
-        if index is not None and not (is_clean and index.end_timestamp):
+        if index is not None and not index.is_complete:
             begin = max(recovered.begin, index.resume_offset)
             marks.dispatched = min(recovered.dispatch_begin, begin)
         dispatcher.catch_up()
@@ -141,3 +144,10 @@ def _open_index(
         log_end=recovered.end,
         index_timestamp=checkpoint.last.index_timestamp,
     )
+
+
+def _lower_checkpoint(checkpoint: CheckpointFile, index: KeyIndex) -> None:
+    """Take back what the checkpoint says of index files that were cut, before they grow again."""
+    if index.synced_timestamp < checkpoint.last.index_timestamp:
+        lowered = msgspec.structs.replace(checkpoint.last, index_timestamp=index.synced_timestamp)
+        checkpoint.save(lowered)

@@ -49,21 +49,21 @@ def recover_log(
     *,
     is_clean: bool,
 ) -> RecoveredLog:
-    """Map the log, find its end, and clear what lies behind. The queues have been loaded."""
+    """Map the log, load the queues, find where both end, and clear what lies behind."""
     for path in layout.removable:
         files.remove(path)
     size = layout.log_file_bytes
     log = MappedFileQueue(files, size, [MappedFile(files, path, size) for path in layout.log_files])
     first = log.first
-    if first is None:
+    vouched = None if first is None else _vouched_begin(log, checkpoint.begin_ms)
+    queues.load(vouched=None if is_clean else vouched)
+    if first is None or vouched is None:
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
-    newest_entry = max(queues.max_physical, first.begin)
-    begin = newest_entry if is_clean else _vouched_begin(log, checkpoint.begin_ms)
+    begin = max(queues.max_physical, first.begin) if is_clean else vouched
     if is_clean and not _is_boundary(log, begin):
         _log.warning("queues end at %d where the log has no record: reading the log", begin)
-        begin = _vouched_begin(log, checkpoint.begin_ms)
-        is_clean = False
+        begin, is_clean = vouched, False
     check_crc = settings.is_crc_checked_on_recovery and not is_clean
     end, last_timestamp = _find_end(log, begin, check_crc=check_crc)
     _cut(log, end)

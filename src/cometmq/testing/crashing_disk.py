@@ -354,8 +354,10 @@ class CrashingFile:
         content = bytes(data)
 
         def some_of_it(chance: Random) -> None:
+            part = content[: chance.randint(0, len(content))]
             with contextlib.closing(DiskFile(self.path)) as file:
-                file.write(position, content[: chance.randint(0, len(content))])
+                file.write(position, part)
+            self._image.allocate(position, position + len(part))
 
         with self._disk._event("write", self.path, some_of_it):
             self._disk._take_blocks(self._image.missing_blocks(position, position + len(content)))

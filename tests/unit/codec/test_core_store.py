@@ -75,6 +75,27 @@ def test_a_walk_finds_what_the_plain_walk_finds(seed: int, check_crc: bool) -> N
             assert core.walk_records(log, 0, end, base, limit, check_crc) == expected, (seed, end)
 
 
+@pytest.mark.parametrize("lost", [[], [2], [3], [2, 3], [4], [5]])
+@pytest.mark.parametrize("properties_bytes", [600, 1300, 1451])
+def test_a_sector_of_the_properties_that_was_never_written_ends_a_recovery(
+    lost: list[int], properties_bytes: int
+) -> None:
+    log = bytearray(4096)
+    properties = b"KEYS\x01k\x02P\x01" + bytes([120]) * (properties_bytes - 10) + b"\x02"
+    size = record.encode_into(
+        log, 700, b"T", b"body", properties, 0, 0, 700, 1, 1, HOST, HOST, 0, 0, 0, 0
+    )
+    for sector in lost:
+        log[sector * 512 : sector * 512 + 512] = bytes(512)
+
+    expected = digest.walk(log, 700, 4096, 0, 1, True)
+
+    assert core.walk_records(log, 700, 4096, 0, 1, True) == expected
+    is_hit = any(sector * 512 < 700 + size for sector in lost)
+    assert bool(expected.digests) is not is_hit
+    assert core.walk_records(log, 700, 4096, 0, 1, False).digests
+
+
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 63, 64, 65, 79, 80, 127, 128, 1024, 65_537])
 def test_records_carry_zlibs_checksum_whatever_their_length(length: int) -> None:
     body = random.Random(length).randbytes(length)

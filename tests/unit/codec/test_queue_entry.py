@@ -109,3 +109,40 @@ def test_a_delayed_message_carries_its_delivery_time() -> None:
     assert queue_entry.delay_tags_code(1_700_000_000_000, 5000) == 1_700_000_005_000
     assert queue_entry.delay_tags_code(1_700_000_000_000, 0) == 1_700_000_000_000
     assert queue_entry.delay_tags_code(1_700_000_000_000, None) == 1_700_000_001_000
+
+
+FILLER = (0, 0x7FFFFFFF, 0)
+
+
+@pytest.mark.parametrize(
+    ("entries", "counted"),
+    [
+        ([], (0, -1)),
+        ([(0, 0, 0)], (0, -1)),
+        ([(0, 100, 1)], (1, 100)),
+        ([(0, 100, 1), (100, 50, 1), (500, 10, 1)], (3, 510)),
+        ([(0, 100, 1), (0, 0, 0), (100, 50, 1)], (1, 100)),
+        ([(0, 100, 1), (-1, 100, 1)], (1, 100)),
+        ([(0, 100, 1), (100, -1, 1)], (1, 100)),
+        ([(0, 100, 1), (99, 50, 1)], (1, 100)),
+        ([FILLER, FILLER], (2, -1)),
+        ([FILLER, FILLER, (700, 100, 1), (800, 100, 1)], (4, 900)),
+        ([(0, 100, 1), FILLER, (500, 100, 1)], (3, 600)),
+        ([(500, 100, 1), FILLER, (100, 100, 1)], (2, 600)),
+    ],
+)
+def test_entries_are_counted_up_to_the_first_that_cannot_be(
+    entries: list[tuple[int, int, int]], counted: tuple[int, int]
+) -> None:
+    data = queue(*entries) + bytes(40)
+
+    assert queue_entry.count(data, 0, len(data)) == counted
+
+
+def test_only_whole_entries_between_begin_and_end_are_counted() -> None:
+    data = queue((0, 100, 1), (100, 100, 1), (200, 100, 1), (300, 100, 1))
+
+    assert queue_entry.count(data, 20, 60) == (2, 300)
+    assert queue_entry.count(data, 20, 59) == (1, 200)
+    assert queue_entry.count(data, 20, 20) == (0, -1)
+    assert queue_entry.count(memoryview(data), 0, 80) == (4, 400)

@@ -266,10 +266,11 @@ class FakeLoop:
         self.timers: list[FakeTimer] = []
 
     def call_soon(self, callback: Callable[[], object]) -> object:
-        return self._ready.append(callback)
+        self._ready.append(callback)
+        return callback
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> object:
-        return self._ready.append(callback)
+        return self.call_soon(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> "FakeTimer":
         timer = FakeTimer(delay, callback)

@@ -172,3 +172,11 @@ class RawStore:
 
 def _packed(entry: QueueEntry) -> bytes:
     return queue_entry.pack(entry.physical_offset, entry.size, entry.tags_code)
+
+
+def index_file(slots: int, entries: int, count: int) -> IndexFile:
+    """An index file with ``count`` keys, each of a message of its own."""
+    index = IndexFile(slots, entries)
+    for number in range(count):
+        index.put(f"T#{number}", number * 100, FIRST_TIMESTAMP)
+    return index

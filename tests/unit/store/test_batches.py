@@ -3,6 +3,7 @@
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ from tests.unit.store.builders import (
 MIB = 1024 * 1024
 
 
-def new_batch(*items: BatchItem, **fields: object) -> NewMessage:
+def new_batch(*items: BatchItem, **fields: Any) -> NewMessage:
     return message(batch.encode(items), **fields)
 
 
@@ -243,7 +244,9 @@ class TestRefusals:
             assert result.status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
             assert store.log_end == 0
 
-    @pytest.mark.parametrize(("topic", "queue_id"), [("t" * 128, 0), ("", 0), ("a/b", 0), ("T", -1)])
+    @pytest.mark.parametrize(
+        ("topic", "queue_id"), [("t" * 128, 0), ("", 0), ("a/b", 0), ("T", -1)]
+    )
     def test_topic_and_queue_must_be_possible(self, topic: str, queue_id: int, root: Path) -> None:
         with open_store(root) as store:
             result = store.put_batch(batch_of(b"a", topic=topic, queue_id=queue_id))

@@ -5,54 +5,30 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cometmq.codec import queue_entry, queue_extension
 from cometmq.codec.checkpoint import Checkpoint
-from cometmq.codec.queue_entry import FILLER, QueueEntry
+from cometmq.codec.queue_entry import QueueEntry
 from cometmq.codec.queue_extension import ExtensionUnit
 from cometmq.errors import ForeignStore
-from cometmq.store.check import Kind, Report, Severity, check
+from cometmq.store.check import Kind, Severity, check
+from cometmq.store.check.log import BREAKS_MAX
 from cometmq.store.check.report import FINDINGS_MAX
 from cometmq.store.config import StoreSettings
 from tests.golden.store_data import STORES, load
+from tests.unit.store.check_kit import (
+    error,
+    found,
+    put_bytes,
+    replace_entry,
+    store_of,
+    write_extension,
+)
 from tests.unit.store.raw_store import RawStore
 
 PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
 DATA = Path(__file__).parents[2] / "data" / "store"
-
-
-def store_of(root: Path, count: int = 60) -> RawStore:
-    """A sound store: two topics of two queues, messages with keys and tags, several files each."""
-    store = RawStore(root)
-    for number in range(count):
-        store.put(
-            topic="AB"[number % 2],
-            queue_id=number // 2 % 2,
-            body=b"x" * (number * 7 % 90),
-            TAGS=f"t{number % 3}",
-            KEYS=f"k{number} common",
-            UNIQ_KEY=f"{number:032X}",
-        )
-    return store
-
-
-def found(report: Report) -> list[tuple[Kind, Severity]]:
-    return [(finding.kind, finding.severity) for finding in report.findings]
-
-
-def error(kind: Kind) -> list[tuple[Kind, Severity]]:
-    return [(kind, Severity.ERROR)]
-
-
-def put_bytes(store: RawStore, position: int, layout: str, value: int) -> None:
-    struct.pack_into(layout, store.log, position, value)
-
-
-def replace_entry(store: RawStore, queue: tuple[str, int], number: int, **fields: int) -> None:
-    entries = store.queues[queue]
-    entries[number] = msgspec.structs.replace(entries[number], **fields)
 
 
 # Sound stores
@@ -318,285 +294,6 @@ def test_a_message_that_says_it_lies_elsewhere_is_found(tmp_path: Path) -> None:
     assert report.records == 60
 
 
-# The queues
-
-
-def test_a_gap_in_the_numbers_of_messages_is_found_once(tmp_path: Path) -> None:
-    """As Apache's broker writes it: entries follow each other although a number is missing."""
-    store = store_of(tmp_path)
-    store.put("A", 0, number=17)
-    for number in range(18, 30):
-        store.put("A", 0, number=number)
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.QUEUE_GAP)
-    assert report.findings[0].position == 15
-
-
-def test_a_repeated_number_is_found_once(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    for number in range(14, 20):
-        store.put("A", 0, number=number)
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.QUEUE_REPEAT)
-    assert report.findings[0].position == 15
-
-
-@pytest.mark.parametrize("distance", [1, -1, 10**12])
-def test_an_entry_that_points_nowhere_is_found(tmp_path: Path, distance: int) -> None:
-    store = store_of(tmp_path)
-    offset = store.queues["A", 0][6].physical_offset
-    replace_entry(store, ("A", 0), 6, physical_offset=offset + distance)
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.ENTRY_NOWHERE)
-    assert report.findings[0].position == 6
-    assert report.findings[0].path == tmp_path / "consumequeue/A/0" / f"{0:020d}"
-
-
-@pytest.mark.parametrize("other", [("B", 0, 2), ("B", 0, 12), ("A", 0, 7), ("A", 0, 4)])
-def test_an_entry_that_points_to_another_message_is_found(
-    tmp_path: Path, other: tuple[str, int, int]
-) -> None:
-    store = store_of(tmp_path)
-    topic, queue_id, number = other
-    offset = store.queues[topic, queue_id][number].physical_offset
-    replace_entry(store, ("A", 0), 6, physical_offset=offset)
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.ENTRY_ELSEWHERE)
-    assert report.findings[0].position == 6
-    assert f"message {number} of {topic}/{queue_id}" in report.findings[0].text
-
-
-def test_the_last_entry_may_point_nowhere_too(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    replace_entry(store, ("A", 0), -1, physical_offset=1)
-
-    assert found(check(store.write())) == error(Kind.ENTRY_NOWHERE)
-
-
-def test_an_entry_below_the_log_is_wrong_behind_others_that_are_in_it(tmp_path: Path) -> None:
-    store = store_of(tmp_path, 200)
-    replace_entry(store, ("A", 0), 40, physical_offset=0)
-
-    report = check(store.write(log_from=store.log_file_bytes))
-
-    assert found(report) == error(Kind.ENTRY_NOWHERE)
-
-
-def test_an_entry_of_another_size_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    replace_entry(store, ("A", 0), 3, size=1)
-
-    assert found(check(store.write())) == error(Kind.ENTRY_SIZE)
-
-
-def test_a_wrong_tag_hash_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    replace_entry(store, ("B", 1), 3, tags_code=queue_entry.tags_code("other"))
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.ENTRY_TAG)
-    assert report.findings[0].position == 3
-
-
-def test_a_tag_hash_is_no_delivery_time(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.put("SCHEDULE_TOPIC_XXXX", 1, DELAY="2", TAGS="t")
-
-    assert found(check(store.write())) == error(Kind.ENTRY_TAG)
-
-
-def test_a_missing_or_wrong_extension_unit_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.put("A", 0, tags_code=queue_extension.address_to_tags_code(0), TAGS="red")
-    store.put("A", 0, tags_code=queue_extension.address_to_tags_code(20), TAGS="red")
-    store.put("A", 0, tags_code=queue_extension.address_to_tags_code(4000), TAGS="red")
-    unit = ExtensionUnit(queue_entry.tags_code("blue"), store.timestamp)
-    write_extension(store, ("A", 0), queue_extension.encode(unit))
-
-    assert found(check(store.write())) == error(Kind.ENTRY_TAG) * 3
-
-
-def test_entries_behind_the_end_of_the_log_are_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    for number in range(3):
-        store.queues["A", 0].append(QueueEntry(store.end + 100 * number, 100, 0))
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.BEYOND_LOG)
-    assert report.findings[0].position == 15
-    assert "3 entries" in report.findings[0].text
-
-
-def test_queues_without_a_log_are_beyond_it(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.indexes.clear()
-    store.log.clear()
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.BEYOND_LOG) * 4
-
-
-def test_a_message_without_an_entry_is_found(tmp_path: Path) -> None:
-    """Its number is taken by the filler that a start after a crash writes."""
-    store = store_of(tmp_path)
-    store.queues["A", 0][5] = FILLER
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.NO_ENTRY)
-    assert report.findings[0].position == store_of(tmp_path).queues["A", 0][5].physical_offset
-
-
-def test_a_message_whose_entry_was_never_written_is_found_once_with_the_gap(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    del store.queues["A", 0][5]
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.NO_ENTRY) + error(Kind.QUEUE_GAP)
-
-
-def test_the_newest_messages_may_not_lack_entries_in_a_store_that_was_closed(
-    tmp_path: Path,
-) -> None:
-    store = store_of(tmp_path)
-    store.put("A", 0, is_dispatched=False)
-
-    assert found(check(store.write())) == error(Kind.NO_ENTRY)
-
-
-def test_entries_in_a_file_behind_an_unwritten_one_are_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path, 100)
-    store.write()
-    path = tmp_path / "consumequeue/A/0" / f"{0:020d}"
-    path.write_bytes(path.read_bytes()[:200].ljust(400, b"\0"))
-
-    report = check(tmp_path)
-
-    assert (Kind.QUEUE_GAP, Severity.ERROR) in found(report)
-    assert report.counts[Severity.ERROR, Kind.NO_ENTRY] == 15
-
-
-def test_messages_of_a_deleted_topic_are_worth_a_note(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    del store.queues["A", 0]
-
-    report = check(store.write())
-
-    assert found(report) == [(Kind.NO_QUEUE, Severity.NOTE)]
-    assert "15 messages" in report.findings[0].text
-
-
-def test_a_queue_of_a_topic_that_exists_may_not_be_missing(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    del store.queues["A", 0]
-    store.write()
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config/topics.json").write_text('{"topicConfigTable":{"A":{"topicName":"A"}}}')
-
-    assert found(check(tmp_path)) == error(Kind.NO_QUEUE)
-
-
-def test_a_topic_that_was_deleted_and_made_again_is_worth_a_note(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    del store.queues["A", 0]
-    for _ in range(20):
-        store.put("A", 0)
-
-    report = check(store.write())
-
-    assert found(report) == [(Kind.NO_ENTRY, Severity.NOTE)]
-    assert report.entries == 65
-
-
-# The index
-
-
-def test_an_index_entry_without_a_message_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    move_index_entry(store, 5, store.queues["A", 0][3].physical_offset + 1)
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.INDEX_NOWHERE)
-    assert report.findings[0].position == 5
-
-
-def test_an_index_entry_for_a_message_without_the_key_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    move_index_entry(store, 5, store.queues["A", 0][9].physical_offset)
-
-    assert found(check(store.write())) == error(Kind.INDEX_KEY)
-
-
-def test_a_hash_that_is_none_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    index = store.indexes[0]
-    index.set("i", 40 + 4 * index.slots + 20 * 5, -1)
-
-    assert (Kind.INDEX_KEY, Severity.ERROR) in found(check(store.write()))
-
-
-def test_index_entries_behind_the_log_are_left_there_by_apache(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.indexes[-1].put("A#gone", store.end + 100, store.timestamp)
-
-    report = check(store.write())
-
-    assert found(report) == [(Kind.INDEX_NOWHERE, Severity.NOTE)]
-
-
-def test_a_message_may_be_indexed_twice_or_not_at_all(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.indexes[-1].put("B#k59", store.queues["B", 1][-1].physical_offset, store.timestamp)
-    del store.indexes[0]
-
-    assert check(store.write(), store.settings).is_clean
-
-
-def test_an_entry_that_leads_to_the_wrong_one_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    index = store.indexes[1]
-    previous = 40 + 4 * index.slots + 20 * 30 + 16
-    index.set("i", previous, index.get("i", previous) + 1)
-
-    report = check(store.write())
-
-    assert found(report) == error(Kind.INDEX_CHAIN)
-    assert report.findings[0].position == 30
-
-
-def test_a_slot_that_leads_to_the_wrong_entry_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.indexes[1].set("i", 40 + 4 * 2, 1)
-
-    report = check(store.write(), store.settings)
-
-    assert found(report) == error(Kind.INDEX_CHAIN)
-    assert "slot 2 leads to entry 1" in report.findings[0].text
-
-
-def test_a_header_that_miscounts_is_found(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    store.indexes[0].set("i", 32, 3)
-    store.indexes[1].set("i", 36, 41)
-
-    report = check(store.write(), store.settings)
-
-    assert found(report) == error(Kind.INDEX_CHAIN) * 2
-
-
 # Files
 
 
@@ -663,6 +360,9 @@ def test_a_checkpoint_that_is_too_short_is_found(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b"\0" * 39)
 
     assert found(check(tmp_path)) == error(Kind.FILE_SIZE)
+
+    (tmp_path / "abort").write_bytes(b"")
+    assert found(check(tmp_path)) == [(Kind.FILE_SIZE, Severity.RECOVERABLE)]
 
 
 def test_a_store_of_another_engine_is_refused(tmp_path: Path) -> None:
@@ -782,6 +482,18 @@ def test_full_index_files_before_the_checkpoint_are_not_mended(tmp_path: Path) -
     ]
 
 
+def test_an_index_file_that_is_not_full_is_mended_whatever_its_header_says(tmp_path: Path) -> None:
+    """The header may be the part that did not reach the disk."""
+    store = killed_store(tmp_path)
+    store.checkpoint = Checkpoint(store.timestamp, store.timestamp, store.timestamp)
+    store.indexes[-1].data[:40] = bytes(40)
+
+    report = check(store.write(), store.settings)
+
+    assert {severity for _, severity in found(report)} == {Severity.RECOVERABLE}
+    assert {kind for kind, _ in found(report)} == {Kind.INDEX_CHAIN}
+
+
 # How it goes about it
 
 
@@ -811,6 +523,30 @@ def test_findings_are_bounded_and_counted(tmp_path: Path) -> None:
     assert str(report).endswith("… and 50 more")
 
 
+@pytest.mark.slow
+def test_after_many_breaks_the_rest_of_a_file_is_given_up(tmp_path: Path) -> None:
+    store = RawStore(tmp_path, log_file_bytes=262_144, queue_entries=4000)
+    for _ in range(BREAKS_MAX + 100):
+        put_bytes(store, store.put().position + 4, ">I", 1)
+        store.put()
+
+    report = check(store.write())
+
+    assert report.counts[Severity.ERROR, Kind.WRONG_MAGIC] == BREAKS_MAX + 1
+    assert report.records == BREAKS_MAX
+
+
+def test_only_some_files_are_mapped_at_a_time(tmp_path: Path) -> None:
+    store = RawStore(tmp_path, index_entries=200)
+    for number in range(40):
+        store.put(body=bytes(3000), queue_id=number % 20, KEYS=f"k{number}")
+
+    report = check(store.write())
+
+    assert len(store.log) == 40 * store.log_file_bytes
+    assert report.is_clean, report
+
+
 def test_progress_grows_to_the_whole(tmp_path: Path) -> None:
     store = RawStore(tmp_path, log_file_bytes=2 * 1024 * 1024)
     for _ in range(10):
@@ -837,17 +573,6 @@ def test_a_finding_says_where_and_what(tmp_path: Path) -> None:
     assert str(orphan) == f"note: {tmp_path}/notes: this is not part of a store"
     assert str(entry).startswith(f"error: {tmp_path}/consumequeue/A/1/{0:020d} at 3: ")
     assert str(entry).endswith(f" has {size}")
-
-
-def write_extension(store: RawStore, queue: tuple[str, int], data: bytes) -> None:
-    path = store.root / "consumequeue_ext" / queue[0] / str(queue[1]) / f"{0:020d}"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(data.ljust(1024, b"\0"))
-
-
-def move_index_entry(store: RawStore, number: int, offset: int) -> None:
-    index = store.indexes[0]
-    index.set("q", 40 + 4 * index.slots + 20 * number + 4, offset)
 
 
 def snapshot(root: Path) -> dict[Path, tuple[int, bytes | None]]:

@@ -5,6 +5,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -303,7 +304,8 @@ class TestLimits:
     @pytest.mark.parametrize("field", ["flag", "reconsume_times", "born_timestamp"])
     def test_a_value_too_large_for_its_field_is_refused(self, field: str, root: Path) -> None:
         with open_store(root) as store:
-            result = store.put(message(**{field: 1 << 63}))
+            changes: dict[str, Any] = {field: 1 << 63}
+            result = store.put(message(**changes))
             put_all(store, b"next")
 
             assert result.status is PutStatus.MESSAGE_ILLEGAL

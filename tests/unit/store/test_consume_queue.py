@@ -400,7 +400,7 @@ class TestExtension:
         with open_store(tmp_path) as store:
             put_all(store, *numbered(5), tags="A")
         self.extend(tmp_path, ["A"] * 5)
-        sorted((tmp_path / "consumequeue_ext" / TOPIC / "0").iterdir())[-1].unlink()
+        max((tmp_path / "consumequeue_ext" / TOPIC / "0").iterdir()).unlink()
 
         with open_store(tmp_path) as store:
             assert read(store, tags=frozenset({string_hash("A")})).bodies == numbered(5)

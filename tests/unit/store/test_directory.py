@@ -10,14 +10,11 @@ from cometmq.store.config import StoreSettings
 from cometmq.store.directory import (
     Damage,
     Layout,
-    has_index_slots,
-    index_slots_of,
     offset_name,
 )
 from cometmq.store.files import DiskFiles, Entry
 from tests.golden.store_data import STORES, load
-from tests.oracle import IndexFile
-from tests.unit.store.raw_store import RawStore
+from tests.unit.store.raw_store import RawStore, index_file
 
 DATA = Path(__file__).parents[2] / "data" / "store"
 SETTINGS = StoreSettings(log_file_bytes=4096, queue_file_bytes=400)
@@ -217,51 +214,6 @@ def test_an_empty_file_before_others_is_refused(tmp_path: Path) -> None:
 
 
 # The index
-
-
-def index_file(slots: int, entries: int, count: int) -> IndexFile:
-    index = IndexFile(slots, entries)
-    for number in range(count):
-        index.put(f"T#{number}", number * 100, 1_700_000_000_000)
-    return index
-
-
-@pytest.mark.parametrize(("slots", "entries"), [(10, 40), (500, 1000), (20_000, 30), (1, 5)])
-def test_the_number_of_slots_is_seen_from_the_entries(slots: int, entries: int) -> None:
-    for count in (1, 2, entries - 1):
-        data = index_file(slots, entries, count).data
-
-        assert index_slots_of(data) == slots
-        assert has_index_slots(data, slots)
-
-
-def test_a_first_entry_of_zeros_does_not_hide_the_number_of_slots() -> None:
-    index = IndexFile(10, 40)
-    index.put("", 0, 0)  # the empty text has the hash 0
-    index.put("T#k", 0, 0)
-
-    assert index_slots_of(index.data) == 10
-    assert not has_index_slots(index.data, 9)
-    assert not has_index_slots(index.data, 1000)
-
-
-def test_an_index_without_entries_fits_any_number_of_slots() -> None:
-    data = index_file(10, 40, 0).data
-
-    assert index_slots_of(data) is None
-    assert has_index_slots(data, 10)
-
-
-def test_a_damaged_index_has_no_number_of_slots() -> None:
-    beyond, headless, negative = (index_file(10, 40, 5) for _ in range(3))
-    beyond.set("i", 32, 20_000)
-    headless.set("i", 36, 30)
-    negative.set("i", 40 + 4 * 10 + 20 * 5, -7)
-
-    assert index_slots_of(beyond.data) is None
-    assert index_slots_of(headless.data) is None
-    assert index_slots_of(negative.data) is None
-    assert index_slots_of(b"short") is None
 
 
 def test_existing_index_files_decide_their_shape(tmp_path: Path) -> None:

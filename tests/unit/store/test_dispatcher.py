@@ -77,8 +77,7 @@ class TestWithALoop:
     @pytest.mark.slow
     def test_10000_messages_are_dispatched_in_one_turn_and_no_more(self, root: Path) -> None:
         loop = FakeLoop()
-        sizes = {"log_file_bytes": 1 << 20, "queue_file_bytes": 300_000}
-        with open_store(root, loop=loop, **sizes) as store:
+        with open_store(root, loop=loop, log_file_bytes=1 << 20, queue_file_bytes=300_000) as store:
             for _ in range(10):
                 store.put_batch(batch_of(*[b"x"] * 1000))
             loop.turn()
@@ -212,7 +211,8 @@ class TestArrivals:
         assert found == [[b"0"]]
 
     def test_messages_that_are_in_no_queue_do_not_arrive(self, root: Path) -> None:
-        loop, told = FakeLoop(), []
+        loop = FakeLoop()
+        told: list[set[ConsumeQueue]] = []
         with open_store(root, loop=loop) as store:
             store.on_arrival(told.append)
             put(store, message(sys_flag=4))

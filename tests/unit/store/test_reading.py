@@ -111,10 +111,12 @@ class TestStatuses:
             content = gone.read_bytes()
             gone.unlink()
 
-            found = read(store, QUEUE_ENTRIES + 5)
+            try:
+                found = read(store, QUEUE_ENTRIES + 5)
+            finally:
+                gone.write_bytes(content)
 
             assert found == (GetStatus.OFFSET_FOUND_NULL, [], 2 * QUEUE_ENTRIES)
-            gone.write_bytes(content)
 
     @pytest.mark.parametrize("is_tested", [False, True])
     def test_the_records_have_gone(self, is_tested: bool, root: Path) -> None:
@@ -379,10 +381,10 @@ class TestFilters:
             put_all(store, b"0")
             store.append_raw(store.log_end, raw_record(store.log_end, 5, b"5"))
 
-            found = read(store, accept=accept)
+            found = read(store, 1, accept=accept)
 
-            assert found == (GetStatus.FOUND, [b"0", b"5"], 6)
-            assert len(asked) == 2
+            assert found == (GetStatus.FOUND, [b"5"], 6)
+            assert len(asked) == 1
 
     def test_a_filter_looks_at_800_entries_at_most(self, root: Path) -> None:
         with open_store(root, queue_file_bytes=20_000, log_file_bytes=256 * KIB) as store:

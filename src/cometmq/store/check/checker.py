@@ -81,9 +81,9 @@ class _Check:
         self._mappings = Mappings(files)
         self._log = Segments(self._layout.log_files, self._layout.log_file_bytes, self._mappings)
         self._context = Context(self._report, self._layout, files, self._mappings, self._log)
+        self._report.is_killed = files.read(self._layout.abort) is not None
         self._checkpoint = self._read_checkpoint()
-        if files.read(self._layout.abort) is not None:
-            self._report.is_killed = True
+        if self._report.is_killed:
             self._context.mended_from = self._recovery_begin()
         self._log_bytes = len(self._log.paths) * self._log.file_bytes
         slots, entries = self._layout.index_slots, self._layout.index_entries
@@ -160,8 +160,8 @@ class _Check:
             return Checkpoint()
         if len(page) < _CHECKPOINT_BYTES_MIN:
             text = f"file has {len(page)} bytes, a checkpoint has {checkpoint.PAGE_BYTES}"
-            path = self._layout.checkpoint
-            self._report.add(Kind.FILE_SIZE, Severity.ERROR, path, None, text)
+            severity = Severity.RECOVERABLE if self._report.is_killed else Severity.ERROR
+            self._report.add(Kind.FILE_SIZE, severity, self._layout.checkpoint, None, text)
             return Checkpoint()
         return checkpoint.unpack(page)
 

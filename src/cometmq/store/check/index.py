@@ -52,14 +52,16 @@ class IndexCheck:
     ) -> None:
         """Check one file; ``progress`` is told now and then how many of its bytes are done.
 
-        Damage in a file that covers times after ``safe_until_ms`` is mended when the store is
-        opened; None when nothing will be.
+        Opening the store mends files that are not full or that cover times after
+        ``safe_until_ms``; None when it will mend nothing.
         """
         with map_file(self._context.files, path) as data:
             header = index_entry.unpack_header(data)
-            is_mended = safe_until_ms is not None and header.end_timestamp > safe_until_ms
-            severity = Severity.RECOVERABLE if is_mended else Severity.ERROR
             count = header.index_count
+            is_mended = safe_until_ms is not None and (
+                header.end_timestamp > safe_until_ms or count < self._entries
+            )
+            severity = Severity.RECOVERABLE if is_mended else Severity.ERROR
             if count > self._entries:
                 text = f"header counts {count - 1} entries, the file has room for {self._entries}"
                 self._report.add(Kind.INDEX_CHAIN, severity, path, None, text)
