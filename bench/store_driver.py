@@ -191,7 +191,7 @@ class Driver:
         tags = frozenset({string_hash(TAGS[0])}) if options.number("tag") else None
         topics, limits, get = topics_of(queues), GetLimits(count=READ_COUNT), self.store.get
         found = 0
-        began = time.perf_counter_ns()
+        began, cpu_began = time.perf_counter_ns(), time.thread_time_ns()
         for number in range(options.number("count")):
             turn, queue = divmod(number, queues)
             topic, queue_id = divmod(queue, QUEUES_PER_TOPIC)
@@ -201,7 +201,8 @@ class Driver:
                 for view in result.slices:
                     bytes(view)
             result.release()
-        return {"wall_ns": time.perf_counter_ns() - began, "found": found}
+        spent_ns = time.thread_time_ns() - cpu_began
+        return {"wall_ns": time.perf_counter_ns() - began, "read_ns": spent_ns, "found": found}
 
     def sync(self, options: Options) -> Answer:
         """Senders that each have one message under way and send the next when it is on disk."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from cometmq.store import MessageStore, PutResult, StoreSettings
+from cometmq.store import MessageStore, PutResult, PutStatus, StoreSettings
 from cometmq.testing import CrashingDisk, FakeClock
 from tests.crash import messages
 from tests.crash.ledger import Ledger, Place, claim_consistent
@@ -12,6 +12,10 @@ from tests.crash.sizes import small
 PAUSES_SECONDS = (0.0, 0.01, 0.1, 1.0, 5.0)
 """What passes between two steps: some recoveries must find a checkpoint they can trust, which takes
 three seconds, and some must not."""
+
+
+SET_BACK_CHANCE = 0.03
+"""How often somebody turns the clock back between two steps: checkpoints speak of times."""
 
 
 class Machine:
@@ -96,6 +100,8 @@ class Machine:
                 self._note_flushed(self.store.watermarks.flushed)
                 self.store.queues()
         self.clock.advance(chance.choice(PAUSES_SECONDS))
+        if chance.random() < SET_BACK_CHANCE:
+            self.clock.set_back(chance.choice(PAUSES_SECONDS) * 10)
 
     def recover(self) -> None:
         """Open the directory and claim what must be there."""
@@ -115,16 +121,20 @@ class Machine:
 
     def _enter(self, numbers: range) -> None:
         self._numbers += numbers
-        if len(numbers) == 1:
-            result = self.store.put(messages.message(numbers[0]))
-            offsets: tuple[int, ...] = (result.physical_offset,)
-        else:
-            result = self.store.put_batch(messages.batch_of(numbers))
-            offsets = result.offsets
+        result = self._put_one_or_batch(numbers)
+        if result.status is PutStatus.TRANSIENT_POOL_EMPTY:
+            self.store.flush()
+            result = self._put_one_or_batch(numbers)
         assert result.status.is_stored, result
-        self._note(numbers, offsets, result)
+        self._note(numbers, result)
 
-    def _note(self, numbers: range, offsets: tuple[int, ...], result: PutResult) -> None:
+    def _put_one_or_batch(self, numbers: range) -> PutResult:
+        if len(numbers) == 1:
+            return self.store.put(messages.message(numbers[0]))
+        return self.store.put_batch(messages.batch_of(numbers))
+
+    def _note(self, numbers: range, result: PutResult) -> None:
+        offsets = result.offsets or (result.physical_offset,)
         ends = (*offsets[1:], result.end)
         for index, (number, offset, end) in enumerate(zip(numbers, offsets, ends, strict=True)):
             self._put.append((number, Place(result.queue_offset + index, offset), end))

@@ -16,6 +16,7 @@ def small(
     log_file_bytes: int = LOG_FILE_BYTES,
     queue_entries: int = QUEUE_ENTRIES,
     index_slots: int = INDEX_SLOTS,
+    has_transient_pool: bool = False,
 ) -> StoreSettings:
     """Small files, a flusher that hardly rests, and a disk whose shares do not matter."""
     return StoreSettings(
@@ -28,6 +29,7 @@ def small(
         flush_thorough_interval_ms=20,
         queue_flush_interval_ms=5,
         queue_flush_thorough_interval_ms=25,
+        has_transient_pool=has_transient_pool,
         retention_hours=0 if is_cleaning else 72,
         deletion_hours=ALL_HOURS,
         disk_free_bytes_enough=0,

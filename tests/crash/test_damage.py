@@ -23,25 +23,36 @@ COUNT = 250
 
 
 class Damaged:
-    """A directory with messages, closed or left by a crash, and what was put where."""
+    """A directory with messages, closed or left by a kill, and where they were put."""
 
-    def __init__(self, root: Path, *, is_clean: bool) -> None:
+    def __init__(self, root: Path, clock: FakeClock, results: list[PutResult]) -> None:
         self.root = root
-        self.clock = FakeClock()
+        self.clock = clock
+        self.results = results
+
+    @classmethod
+    def make(cls, root: Path, *, is_clean: bool) -> "Damaged":
         disk = CrashingDisk(root)
-        store = MessageStore.open(root, small(), clock=self.clock, files=disk, threads=False)
-        self.results: list[PutResult] = []
+        clock = FakeClock()
+        results: list[PutResult] = []
+        store = MessageStore.open(root, small(), clock=clock, files=disk, threads=False)
         for number in range(COUNT):
-            self.results.append(store.put(messages.message(number)))
-            self.clock.advance(1)
+            results.append(store.put(messages.message(number)))
+            clock.advance(1)
         store.flush()
         if is_clean:
             store.close()
         else:
             disk.abandon()
+        return cls(root, clock, results)
+
+    def copy(self, root: Path) -> "Damaged":
+        shutil.copytree(self.root, root)
+        return Damaged(root, self.clock, self.results)
 
     def open(self) -> MessageStore:
-        return MessageStore.open(self.root, small(), clock=self.clock, threads=False)
+        disk = CrashingDisk(self.root)  # which never waits for the real one
+        return MessageStore.open(self.root, small(), clock=self.clock, files=disk, threads=False)
 
     def files(self, pattern: str) -> list[Path]:
         return sorted(path for path in self.root.glob(pattern) if path.is_file())
@@ -86,14 +97,33 @@ class Damaged:
         return numbers
 
 
-@pytest.fixture(params=[True, False], ids=["closed", "killed"])
-def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Damaged:
-    return Damaged(tmp_path / "store", is_clean=request.param)
+@pytest.fixture(scope="module")
+def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
+    return Damaged.make(tmp_path_factory.mktemp("closed"), is_clean=True)
+
+
+@pytest.fixture(scope="module")
+def killed_store(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
+    return Damaged.make(tmp_path_factory.mktemp("killed"), is_clean=False)
 
 
 @pytest.fixture
-def killed(tmp_path: Path) -> Damaged:
-    return Damaged(tmp_path / "store", is_clean=False)
+def closed(closed_store: Damaged, tmp_path: Path) -> Damaged:
+    """To be damaged after it was closed."""
+    return closed_store.copy(tmp_path / "store")
+
+
+@pytest.fixture
+def killed(killed_store: Damaged, tmp_path: Path) -> Damaged:
+    """To be damaged after its process was killed."""
+    return killed_store.copy(tmp_path / "store")
+
+
+@pytest.fixture(params=["closed", "killed"])
+def damaged(request: pytest.FixtureRequest) -> Damaged:
+    """Both of them."""
+    found: Damaged = request.getfixturevalue(request.param)
+    return found
 
 
 def all_of_them() -> list[int]:

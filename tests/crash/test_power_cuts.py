@@ -58,6 +58,7 @@ def some_machine(root: Path, chance: Random, *, sector_bytes: int | None) -> Mac
         log_file_bytes=chance.choice((8, 64)) * 1024,
         queue_entries=chance.choice((7, 100)),
         index_slots=chance.choice((5, 50)),
+        has_transient_pool=chance.random() < 0.25,
     )
     only_queue = chance.choice((None, None, (messages.TOPICS[0], 0)))
     return Machine(root, settings=settings, only_queue=only_queue, sector_bytes=sector_bytes)

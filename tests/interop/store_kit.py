@@ -1,21 +1,17 @@
 """Store directories that Apache's broker and our store open in turn, and what each says of them.
 
 ``Scenario`` says how a directory is made, ``Ground`` is one such directory with Apache's broker on
-it, ``StoreShell`` is Apache's client. A message is described by its *facts*, the same mapping from
-whichever side they come. ``python -m tests.interop.store_kit`` is a writer of ours to be killed.
+it. A message is described by its *facts*, the same mapping whether our store gives them or Apache's
+client (``store_shell``).
 """
 
 import base64
 import itertools
-import json
 import os
-import re
 import shutil
 import signal
-import socket
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,13 +37,12 @@ from cometmq.codec.properties import Property
 from cometmq.codec.record import Record
 from cometmq.store import MessageStore, StoreSettings
 from cometmq.store.results import GetStatus, NewMessage, PutResult
-from tests.interop import apache, asking, java, requirements
+from tests.interop import apache, asking
 from tests.interop.apache import ApacheBroker
 from tests.interop.cache import Cache
-from tests.interop.clients import Event
 from tests.interop.nameserver import OurNameServer
 from tests.interop.ports import LOOPBACK, free_port_triple, is_free
-from tests.interop.processes import Process, Stoppable
+from tests.interop.processes import Stoppable
 
 Queue = tuple[str, int]
 Facts = Mapping[str, Any]
@@ -102,10 +97,6 @@ STORE_LOG = Path("logs", "rocketmqlogs", "store.log")
 
 # 5.x takes its time: most of a polite stop is waiting for threads to notice.
 STOP_TIMEOUT_S = 90.0
-SHELL_TIMEOUT_S = 60
-SHELL_LISTENS = r"store shell listens on (\d+)"
-# What a client adds to the properties of a message it pulled.
-ADDED_BY_CLIENT = {Property.MIN_OFFSET, Property.MAX_OFFSET}
 BODY_BYTES_MAX = 1 << 20
 QUERY_COUNT = 64
 
@@ -245,67 +236,6 @@ def _log_settings(release: str, folder: Path) -> dict[str, str]:
     text = LOGBACK.format(path=folder / STORE_LOG)
     (home / "conf" / "logback_broker.xml").write_text(text)
     return {"rocketmqHome": str(home)}
-
-
-class ShellError(Exception):
-    """A command of the client failed; the text is Java's stack trace."""
-
-
-class StoreShell(Stoppable):
-    """Apache's client of one release, kept running for many commands."""
-
-    def __init__(self, cache: Cache, release: str, folder: Path) -> None:
-        requirements.need("java")
-        # There is no 4.9.7 of the clients' set; its broker is as old as a 4.9.8 client.
-        version = release if release.startswith("5.") else "4.9.8"
-        class_path = java.compiled(cache, f"client-{version}", "support", "store")
-        argv = java.command(class_path, "cometmq.store.StoreShell", [], home=apache.home(folder))
-        self._process = Process(f"store-shell-{release}", argv, folder=folder)
-        try:
-            self._process.wait_until_printed(SHELL_LISTENS)
-        except BaseException:
-            self._process.stop()
-            raise
-        found = re.search(SHELL_LISTENS, self._process.log())
-        assert found is not None
-        self._port = int(found.group(1))
-
-    def __call__(self, verb: str, ground: Ground, **options: str) -> list[Event]:
-        """Every event of a command that must not fail."""
-        return list(self.events(verb, ground, **options))
-
-    def events(self, verb: str, ground: Ground, **options: str) -> Iterator[Event]:
-        """The events of a command as they happen."""
-        lines = [f"{name}={value}" for name, value in {**ground.shell_options(), **options}.items()]
-        with socket.create_connection(
-            (LOOPBACK, self._port), timeout=SHELL_TIMEOUT_S
-        ) as connection:
-            connection.sendall("\n".join([verb, *lines]).encode())
-            connection.shutdown(socket.SHUT_WR)
-            with connection.makefile(encoding="ascii") as answer:
-                for line in answer:
-                    event = json.loads(line)
-                    if event["event"] == "failed":
-                        raise ShellError(f"{verb} {options}\n{event['reason']}")
-                    yield event
-
-    def pull(self, ground: Ground, queues: Sequence[Queue], tags: str = "*") -> list[Facts]:
-        """All messages of the queues, as the client got them."""
-        names = ",".join(f"{topic}@{queue_id}" for topic, queue_id in queues)
-        return [facts_of(event) for event in self("pull", ground, queues=names, tags=tags)]
-
-    def stop(self) -> None:
-        self._process.kill()
-
-
-def facts_of(event: Event) -> Facts:
-    """What the client said of a message, without what it added."""
-    found = {name: value for name, value in event.items() if name not in ("event", "asked")}
-    found["sysFlag"] &= ~sysflag.COMPRESSED
-    found["properties"] = {
-        name: value for name, value in event["properties"].items() if name not in ADDED_BY_CLIENT
-    }
-    return found
 
 
 def facts(item: Record) -> Facts:
@@ -465,60 +395,3 @@ def append_some(store: MessageStore, host: bytes) -> None:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-WRITER_QUEUES = 4
-WRITER_BATCH_EVERY = 10
-WRITER_BATCH_SIZE = 5
-WRITER_MARK_EVERY = 1000
-
-
-def start_writer(ground: Ground) -> Process:
-    """A process of ours that puts messages until it is killed."""
-    argv = [sys.executable, "-m", "tests.interop.store_kit", json.dumps(ground.settings)]
-    env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return Process("our-writer", argv, folder=ground.root.parent, env=env)
-
-
-def acknowledged(process: Process) -> list[Event]:
-    """What the writer said was stored; the line it was killed in does not count."""
-    *lines, _ = process.log_path.read_text().split("\n")
-    return [json.loads(line) for line in lines if line.startswith("{")]
-
-
-def write_for_ever(broker_settings: Mapping[str, str]) -> None:
-    """Put messages and say so, one line each, after the put returned."""
-    loaded = settings.load(StoreSettings, file=broker_settings).settings
-    host = record.pack_host(LOOPBACK, int(broker_settings["listenPort"]))
-    with MessageStore.open(loaded.root, loaded) as store:
-        appender = Appender(store, host)
-        for number in itertools.count():
-            queue_id = number % WRITER_QUEUES
-            if number % WRITER_BATCH_EVERY == 0:
-                bodies = [b"batch %d %d" % (number, place) for place in range(WRITER_BATCH_SIZE)]
-                result = appender.put_batch("Storm", queue_id, bodies, keys=f"writer-{number}")
-                offsets: Sequence[int] = result.offsets
-            else:
-                bodies = [(b"single %d " % number).ljust(400, b".")]
-                keys = f"writer-{number}"
-                result = appender.put("Storm", queue_id, bodies[0], keys=keys, tag="writer")
-                offsets = [result.physical_offset]
-            for place, offset in enumerate(offsets):
-                _say(queue_id, result.queue_offset + place, offset, bodies[place])
-            store.dispatch()
-            if number % WRITER_MARK_EVERY == 0:
-                os.write(1, b"%d puts\n" % number)
-
-
-def _say(queue_id: int, queue_offset: int, physical_offset: int, body: bytes) -> None:
-    event = {
-        "queueId": queue_id,
-        "queueOffset": queue_offset,
-        "commitLogOffset": physical_offset,
-        "body": base64.b64encode(body).decode(),
-    }
-    os.write(1, json.dumps(event).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    write_for_ever(json.loads(sys.argv[1]))

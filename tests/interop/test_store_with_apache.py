@@ -15,7 +15,7 @@ from cometmq.codec.properties import Property
 from cometmq.codec.record import Record
 from cometmq.store import MessageStore
 from cometmq.store.check import Severity, check
-from tests.interop import asking, store_kit
+from tests.interop import asking, store_writer
 from tests.interop.apache import VERSIONS
 from tests.interop.cache import Cache
 from tests.interop.clients import Event
@@ -30,7 +30,6 @@ from tests.interop.store_kit import (
     Ground,
     Queue,
     Scenario,
-    StoreShell,
     append_some,
     facts,
     find,
@@ -38,14 +37,19 @@ from tests.interop.store_kit import (
     read_at,
     read_queue,
 )
+from tests.interop.store_shell import StoreShell
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCENARIOS = [
     *(Scenario(release, "small") for release in VERSIONS),
     *(Scenario(release, "default", DEFAULT) for release in VERSIONS),
-    Scenario("4.9.7", "extended-queues", {**SMALL, "enableConsumeQueueExt": "true"}),
-    Scenario("5.5.0", "two-log-folders", log_folders=("log-a", "log-b")),
+    Scenario(
+        "5.5.0",
+        "two-log-folders-and-extended-queues",
+        {**SMALL, "enableConsumeQueueExt": "true"},
+        log_folders=("log-a", "log-b"),
+    ),
 ]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -125,7 +129,7 @@ def test_a_store_goes_from_apache_to_ours_and_back(
     store_of_apache = filled[str(scenario)]
     ground = store_of_apache.ground
     ground.wait_stopped()
-    claim_spread_over_folders(ground)
+    claim_laid_out(ground)
     claim_consistent(ground)
 
     with ground.open_store() as store:
@@ -177,10 +181,10 @@ def test_apache_serves_what_our_store_took_before_it_was_killed(
 ) -> None:
     """A killed process loses nothing it took, and Apache's recovery finds all of it."""
     with Ground(cache, Scenario(release, "ours-killed", SMALL_REBUILT), tmp_path) as ground:
-        with store_kit.start_writer(ground) as writer:
+        with store_writer.start(ground) as writer:
             writer.wait_until_printed("2000 puts")
             writer.kill()
-        taken = store_kit.acknowledged(writer)
+        taken = store_writer.acknowledged(writer)
 
         ground.start_broker()
         queues = [("Storm", queue_id) for queue_id in range(QUEUES_OF_TOPICS["Storm"])]
@@ -195,7 +199,7 @@ def test_apache_serves_what_our_store_took_before_it_was_killed(
             message = unsaid.pop((event["queueId"], event["queueOffset"]))
             assert {name: message[name] for name in event} == event
         # Only of the put that was under way it had no time to tell.
-        assert len(unsaid) <= store_kit.WRITER_BATCH_SIZE, unsaid
+        assert len(unsaid) <= store_writer.BATCH_SIZE, unsaid
         with ground.open_store() as store:
             claim_same(described(read_all(store)), served)
         claim_consistent(ground)
@@ -253,7 +257,7 @@ def send_until_killed(ground: Ground, shell: StoreShell) -> list[Event]:
     return acknowledged
 
 
-def claim_spread_over_folders(ground: Ground) -> None:
+def claim_laid_out(ground: Ground) -> None:
     assert all(any(folder.iterdir()) for folder in ground.log_folders)
     is_extended = (ground.root / "consumequeue_ext").exists()
     assert is_extended == ("enableConsumeQueueExt" in ground.settings)

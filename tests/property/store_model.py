@@ -1,4 +1,4 @@
-"""What a store must answer, from lists: slow, obvious, and never on a disk.
+"""What a store must answer, from lists: slow, obvious, and never on a disk; and how to compare.
 
 The model knows the rules by which messages get their places, so it says beforehand what a put will
 do. Two things it cannot know and is told: how much of the log survived a crash (any prefix that
@@ -9,6 +9,7 @@ because its messages are still in the log.
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
+from pathlib import Path
 
 import msgspec
 
@@ -18,7 +19,16 @@ from cometmq.codec.java import masked_crc32, string_hash
 from cometmq.codec.properties import Property
 from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_BLANK, MAGIC_V1, Record
 from cometmq.codec.sysflag import TRANSACTION_MASK
-from cometmq.store import Boundary, GetLimits, GetStatus, KeyKind, NewMessage, StoreSettings
+from cometmq.store import (
+    Boundary,
+    GetLimits,
+    GetStatus,
+    KeyKind,
+    MessageStore,
+    NewMessage,
+    StoreSettings,
+)
+from cometmq.store.check import check
 
 PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
 HOUR_MS = 3_600_000
@@ -30,13 +40,20 @@ Queue = tuple[str, int]
 class Draft(msgspec.Struct, frozen=True):
     """A message to be put; its body follows from number and size."""
 
-    topic: str
-    queue_id: int
+    queue: Queue
     body_bytes: int
     tag: str | None = None
     keys: tuple[str, ...] = ()
     sys_flag: int = 0
     number: int = 0
+
+    @property
+    def topic(self) -> str:
+        return self.queue[0]
+
+    @property
+    def is_queued(self) -> bool:
+        return self.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
 
     @property
     def unique_key(self) -> str:
@@ -61,8 +78,7 @@ class Draft(msgspec.Struct, frozen=True):
 
     def message(self) -> NewMessage:
         return NewMessage(
-            self.topic,
-            self.queue_id,
+            *self.queue,
             self.body,
             self.properties,
             born_timestamp=BORN_MS,
@@ -71,11 +87,10 @@ class Draft(msgspec.Struct, frozen=True):
         )
 
 
-def batch_message(drafts: Sequence[Draft]) -> NewMessage:
-    """The drafts, which share topic and queue, as one batch."""
+def batch_message(queue: Queue, drafts: Sequence[Draft]) -> NewMessage:
+    """The drafts, all for the same queue, as one batch."""
     body = batch.encode(BatchItem(draft.number, draft.body, draft.properties) for draft in drafts)
-    first = drafts[0]
-    return NewMessage(first.topic, first.queue_id, body, born_timestamp=BORN_MS)
+    return NewMessage(*queue, body, born_timestamp=BORN_MS)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -90,14 +105,6 @@ class Stored(msgspec.Struct, frozen=True):
     @property
     def end(self) -> int:
         return self.begin + len(self.data)
-
-    @property
-    def queue(self) -> Queue:
-        return self.draft.topic, self.draft.queue_id
-
-    @property
-    def is_queued(self) -> bool:
-        return self.draft.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
 
     @property
     def tags_code(self) -> int:
@@ -149,7 +156,7 @@ class StoreModel:
         """Store messages, all in one file; none when they cannot be."""
         sizes = [self._size(draft) for draft in drafts]
         room = self._file_bytes - BLANK_BYTES_MIN
-        if sum(sizes) > room:
+        if not sizes or sum(sizes) > room:
             return []
         if self.end % self._file_bytes + sum(sizes) > room:
             self._note_write(now_ms)
@@ -209,11 +216,19 @@ class StoreModel:
 
     def seen_in_log(self, queue: Queue, log_begin: int) -> list[Stored]:
         """The queue as somebody knows it who has only the log, from ``log_begin`` on."""
-        lives = [[s for s in life if s.begin >= log_begin] for life in self._lives.get(queue, [])]
+        lives = [
+            [s for s in life if s.begin >= log_begin and self._is_readable(s)]
+            for life in self._lives.get(queue, [])
+        ]
         return next((life for life in reversed(lives) if life), [])
 
+    def live(self, queue: Queue) -> list[Stored]:
+        """The queue's messages that can be read."""
+        floor, begin = self._floors.get(queue, 0), self.begin
+        return [s for s in self._readable(queue) if s.begin >= begin and s.queue_offset >= floor]
+
     def min_offset(self, queue: Queue) -> int:
-        live = self._live(queue)
+        live = self.live(queue)
         return live[0].queue_offset if live else self.max_offset(queue)
 
     def max_offset(self, queue: Queue) -> int:
@@ -239,14 +254,14 @@ class StoreModel:
             return Reading(GetStatus.OFFSET_OVERFLOW_ONE, offset)
         if offset > high:
             return Reading(GetStatus.OFFSET_OVERFLOW_BADLY, high)
-        count_max = limits.count_cold if is_cold else limits.count
-        bytes_max = limits.bytes_cold_max if is_cold else limits.bytes_max
+        count_max = min(limits.count, limits.count_cold) if is_cold else limits.count
+        bytes_max = min(limits.bytes_max, limits.bytes_cold_max) if is_cold else limits.bytes_max
         per_file = self._settings.queue_entries_per_file
         stop = min(
             offset + max(limits.entries_max, limits.count), offset - offset % per_file + per_file
         )
         taken: list[Stored] = []
-        for stored in self._live(queue)[offset - low : stop - low]:
+        for stored in self.live(queue)[offset - low : stop - low]:
             if tags is not None and stored.tags_code not in tags:
                 continue
             total = sum(len(found.data) for found in taken)
@@ -258,7 +273,7 @@ class StoreModel:
         return Reading(status, min(stop, high), tuple(taken))
 
     def offset_at_time(self, queue: Queue, timestamp_ms: int, boundary: Boundary) -> int:
-        low, live = self.min_offset(queue), self._live(queue)
+        low, live = self.min_offset(queue), self.live(queue)
         if boundary is Boundary.LOWER:
             return low + sum(stored.stored_ms < timestamp_ms for stored in live)
         return low + max(0, sum(stored.stored_ms <= timestamp_ms for stored in live) - 1)
@@ -266,23 +281,6 @@ class StoreModel:
     def with_key(self, topic: str, key: str, kind: KeyKind) -> list[Stored]:
         """In log order, deleted ones too: the index may lead to them for a while."""
         return [s for s in self.records if self._is_readable(s) and s.has(topic, key, kind)]
-
-    def log_difference(self, content: bytes) -> str:
-        """What in the log's bytes from ``begin`` on is not as it should be; of blanks the heads."""
-        position = self.begin
-        for stored in (*(s for s in self.records if s.begin >= self.begin), None):
-            begin = self.end if stored is None else stored.begin
-            if begin > position:
-                found = content[position - self.begin :][:BLANK_BYTES_MIN]
-                if found != _BLANK.pack(begin - position, MAGIC_BLANK):
-                    return f"no blank at {position}: {found!r}"
-            if stored is not None:
-                position = stored.end
-                found = content[begin - self.begin : position - self.begin]
-                if found != stored.data:
-                    return f"another message at {begin}: {found!r}, not {stored.data!r}"
-        length = self.end - self.begin
-        return "" if len(content) == length else f"{len(content)} bytes, not {length}"
 
     def log_files(self) -> Iterator[int]:
         """Where the files of the log begin."""
@@ -301,10 +299,6 @@ class StoreModel:
     def _readable(self, queue: Queue) -> list[Stored]:
         return list(filter(self._is_readable, self._lives.get(queue, [[]])[-1]))
 
-    def _live(self, queue: Queue) -> list[Stored]:
-        floor, begin = self._floors.get(queue, 0), self.begin
-        return [s for s in self._readable(queue) if s.begin >= begin and s.queue_offset >= floor]
-
     def _size(self, draft: Draft) -> int:
         length = len(self._properties(draft))
         return record.record_bytes(draft.body_bytes, len(draft.topic), length, draft.sys_flag)
@@ -315,13 +309,12 @@ class StoreModel:
         return draft.properties
 
     def _append(self, draft: Draft, now_ms: int) -> Stored:
-        lives = self._lives.setdefault((draft.topic, draft.queue_id), [[]])
-        is_queued = draft.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
-        queue_offset = _next_offset(lives[-1]) if is_queued else 0
+        lives = self._lives.setdefault(draft.queue, [[]])
+        queue_offset = _next_offset(lives[-1]) if draft.is_queued else 0
         data = self._encode(draft, queue_offset, now_ms)
         stored = Stored(draft, self.end, queue_offset, now_ms, data)
         self.records.append(stored)
-        if is_queued:
+        if draft.is_queued:
             lives[-1].append(stored)
         self._note_write(now_ms)
         self.end = stored.end
@@ -334,7 +327,7 @@ class StoreModel:
                 size=self._size(draft),
                 magic=MAGIC_V1,
                 body_crc=masked_crc32(draft.body),
-                queue_id=draft.queue_id,
+                queue_id=draft.queue[1],
                 flag=draft.number,
                 queue_offset=queue_offset,
                 physical_offset=self.end,
@@ -362,3 +355,81 @@ class StoreModel:
 
 def _next_offset(life: list[Stored]) -> int:
     return life[-1].queue_offset + 1 if life else 0
+
+
+# --- comparing ---
+
+
+def claim_same(store: MessageStore, model: StoreModel) -> None:
+    """Everything that can be read of the store is as in its model."""
+    model.readable_end = store.watermarks.committed
+    claim_log(store, model)
+    assert set(model.queues()) <= set(store.queues())
+    for queue in store.queues():
+        low, high = model.min_offset(queue), model.max_offset(queue)
+        found = store.min_offset(*queue), store.max_offset(*queue)
+        assert found == (low, high), (queue, found, low, high)
+        assert read_queue(store, queue) == b"".join(s.data for s in model.live(queue)), queue
+    claim_keys(store, model)
+
+
+def claim_log(store: MessageStore, model: StoreModel) -> None:
+    """The log has the bytes of the model's messages, and of blanks the heads."""
+    content = raw(store, model.begin)
+    position = model.begin
+    for stored in model.records:
+        if stored.begin < model.begin:
+            assert store.record_at(stored.begin) is None
+        elif stored.end <= store.watermarks.committed:
+            if stored.begin > position:
+                _claim_blank(content[position - model.begin :], stored.begin - position)
+            position = stored.end
+            begin = stored.begin - model.begin
+            assert content[begin : position - model.begin] == stored.data, stored
+    if position < store.watermarks.committed:
+        _claim_blank(content[position - model.begin :], store.watermarks.committed - position)
+
+
+def _claim_blank(content: bytes, size: int) -> None:
+    assert content[:BLANK_BYTES_MIN] == _BLANK.pack(size, MAGIC_BLANK)
+
+
+def claim_keys(store: MessageStore, model: StoreModel) -> None:
+    """The index leads to all messages of a key, and to others at most if they were deleted."""
+    asked = {(s.draft.topic, key, KeyKind.KEY) for s in model.records for key in s.draft.keys}
+    asked |= {(s.draft.topic, s.draft.tag or "", KeyKind.TAG) for s in model.records}
+    asked |= {(s.draft.topic, s.draft.unique_key, KeyKind.UNIQUE) for s in model.records[-10:]}
+    for topic, key, kind in asked:
+        known = [s.begin for s in model.with_key(topic, key, kind)]
+        found = store.query(topic, key, limit=64, kind=kind)
+        assert found == sorted(set(found) & set(known)), (topic, key, kind)
+        live = [offset for offset in known if offset >= model.begin]
+        found = [offset for offset in found if offset >= model.begin]
+        assert found == live[-64:], (topic, key, kind)
+
+
+def claim_consistent(root: Path, settings: StoreSettings) -> None:
+    report = check(root, settings)
+    assert report.is_consistent, report
+
+
+def raw(store: MessageStore, begin: int) -> bytes:
+    """The bytes of a log that can be read."""
+    pieces = []
+    while begin < store.watermarks.committed:
+        with store.read_raw(begin, 1 << 20) as data:
+            pieces.append(bytes(data))
+            begin += data.nbytes
+    return b"".join(pieces)
+
+
+def read_queue(store: MessageStore, queue: Queue) -> bytes:
+    """All messages of a queue."""
+    pieces: list[bytes] = []
+    offset = store.min_offset(*queue)
+    while offset < store.max_offset(*queue):
+        with store.get(*queue, offset) as result:
+            assert result.status is GetStatus.FOUND, (queue, offset, result.status)
+            pieces += map(bytes, result.slices)
+            offset = result.next_offset
+    return b"".join(pieces)

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from cometmq.codec import index_entry
 from cometmq.codec.java import string_hash
+from cometmq.model.topic import RETRY_PREFIX
 from cometmq.store import (
     Boundary,
     FlushMode,
@@ -35,8 +36,8 @@ from cometmq.store import (
     PutStatus,
     StoreSettings,
 )
-from cometmq.store.check import check
 from cometmq.testing import CrashingDisk, DiskEvent, FakeClock, PowerCut
+from cometmq.testing.clock import EPOCH_MS
 from tests.property.store_model import (
     COMMIT,
     PREPARED,
@@ -45,6 +46,10 @@ from tests.property.store_model import (
     Queue,
     StoreModel,
     batch_message,
+    claim_consistent,
+    claim_same,
+    raw,
+    read_queue,
 )
 
 LOG_FILE_BYTES = 2 * 4096
@@ -52,13 +57,15 @@ QUEUE_FILE_ENTRIES = 5
 INDEX_FILE_ENTRIES = 9
 """Two pages, five entries and eight keys: a few dozen messages roll everything often."""
 ROLLS_MIN = 3
+"""How often at least each kind of file is rolled in every run."""
+QUARTER_BODY_BYTES = LOG_FILE_BYTES // 4 - 200
+"""So that four records fill a file."""
 
 TOPICS = ("T", "orders", "%RETRY%group")
+QUEUES = [(topic, queue_id) for topic in TOPICS for queue_id in (0, 1)]
 TAGS = ("a", "b")
 KEYS = ("k", "l", "m")
-ALL_HOURS = tuple(f"{hour:02d}" for hour in range(24))
-RECORD_BYTES_LEFT = 200
-"""More than a message of these tests needs besides its body."""
+HELD_MAX = 4
 
 
 class Doom(NamedTuple):
@@ -78,6 +85,7 @@ class Shape(NamedTuple):
     slots: int
     mappings_max: int
     clean_files_max: int
+    sector_bytes: int | None
 
     def settings(self) -> StoreSettings:
         return StoreSettings(
@@ -91,30 +99,23 @@ class Shape(NamedTuple):
             has_transient_pool=self.has_pool,
             transient_pool_size=2,
             memory_percent=0 if self.is_cold else 40,
-            deletion_hours=ALL_HOURS,
+            deletion_hours=tuple(f"{hour:02d}" for hour in range(24)),
             clean_files_max=self.clean_files_max,
         )
 
 
-queues = st.tuples(st.sampled_from(TOPICS), st.integers(0, 1))
-body_sizes = st.sampled_from((0, 10, 100, 700)) | st.integers(0, LOG_FILE_BYTES)
+queues = st.sampled_from(QUEUES)
+tags = st.sampled_from((None, *TAGS))
+keys = st.lists(st.sampled_from(KEYS), max_size=3, unique=True).map(tuple)
 drafts = st.builds(
     Draft,
-    topic=st.sampled_from(TOPICS),
-    queue_id=st.integers(0, 1),
-    body_bytes=body_sizes,
-    tag=st.sampled_from((None, *TAGS)),
-    keys=st.lists(st.sampled_from(KEYS), max_size=2, unique=True).map(tuple),
+    queues,
+    st.sampled_from((0, 10, 100, 700)) | st.integers(0, LOG_FILE_BYTES),
+    tags,
+    keys,
     sys_flag=st.sampled_from((0, 0, 0, 0, PREPARED, COMMIT, ROLLBACK)),
 )
-small_drafts = st.builds(
-    Draft,
-    topic=st.just(""),
-    queue_id=st.just(0),
-    body_bytes=st.integers(0, 900),
-    tag=st.sampled_from((None, *TAGS)),
-    keys=st.lists(st.sampled_from(KEYS), max_size=3, unique=True).map(tuple),
-)
+batches = st.tuples(queues, st.lists(st.tuples(st.integers(0, 900), tags, keys), max_size=9))
 limits = st.builds(
     GetLimits,
     count=st.integers(1, 4) | st.just(32),
@@ -125,7 +126,8 @@ limits = st.builds(
 )
 pauses = st.sampled_from((0.0, 0.0, 0.001, 0.4, 1.0, 4.0))
 seeds = st.integers(0, 2**16)
-dooms = st.lists(st.builds(Doom, st.integers(1, 12), st.none() | seeds), min_size=1, max_size=3)
+events = st.integers(1, 12) | st.integers(1, 60)
+dooms = st.lists(st.builds(Doom, events, st.none() | seeds), min_size=1, max_size=3)
 shapes = st.builds(
     Shape,
     has_pool=st.sampled_from((False, False, True)),
@@ -135,6 +137,7 @@ shapes = st.builds(
     slots=st.sampled_from((1, 4)),
     mappings_max=st.sampled_from((0, 1, 3)),
     clean_files_max=st.sampled_from((2, 10)),
+    sector_bytes=st.sampled_from((None, 512)),
 )
 
 
@@ -145,23 +148,22 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="cometmq-model-"))
         self.root = self.folder / "store"
-        self.root.mkdir()
         self.clock = FakeClock()
-        self.disk = CrashingDisk(self.root)
-        self.disk.fill_after(1 << 50)  # so that the disk below does not matter
-        self.number = 0
+        # How many messages there were, refused ones included.
+        self.count = 0
         # How and when the process is going to end, and how again while it recovers.
         self.dooms: list[Doom] = []
-        # What is surely there after any crash.
+        # The log ends behind this after any crash.
         self.durable_end = 0
-        # Where the log begins, at most, when a cleaning was interrupted.
+        # Where the log begins, at most, if a cleaning is interrupted.
         self.begin_max = 0
-        # Topic whose deletion was interrupted.
+        # The topic whose deletion was interrupted.
         self.half_deleted: str | None = None
         # Names of all files that were ever made, by folder.
         self.made: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
+        # What was read and not released yet.
         self.held: list[tuple[GetResult, bytes]] = []
-        self.replica: MessageStore | None = None
+        self.replica: Replica | None = None
         self.is_filled = False
 
     @initialize(shape=shapes)
@@ -169,24 +171,27 @@ class StoreMachine(RuleBasedStateMachine):
         """Roll every kind of file often enough before anything else happens."""
         self.settings = shape.settings()
         self.model = StoreModel(self.settings)
+        self.root.mkdir()
+        self.disk = CrashingDisk(self.root, sector_bytes=shape.sector_bytes)
+        self.disk.fill_after(1 << 50)  # so that it does not matter how full the real one is
         self.store = self.open()
         for number in range(ROLLS_MIN * QUEUE_FILE_ENTRIES + 1):
-            draft = Draft("T", 0, LOG_FILE_BYTES // 4 - RECORD_BYTES_LEFT, "a", KEYS[: number % 3])
-            self.put_one(draft)
-            self.store.dispatch()
+            self.put_one(Draft(("T", 0), QUARTER_BODY_BYTES, "a", KEYS[: number % 3]))
             if shape.has_pool:
                 self.store.flush()
-        self.store.dispatch()
+            self.store.dispatch()
         self.is_filled = True
 
     def teardown(self) -> None:
-        self.let_go()
-        self.disk.abandon()
+        self.release()
         if self.replica is not None:
-            self.replica.close()
-        shutil.rmtree(self.folder)
+            self.replica.store.close()
         if self.is_filled:
-            self.claim_rolls()
+            self.disk.abandon()
+            rolls = {folder: len(names) - 1 for folder, names in self.made.items()}
+            for folder in ("commitlog", "consumequeue/T/0", "index"):
+                assert rolls[folder] >= ROLLS_MIN, rolls
+        shutil.rmtree(self.folder)
 
     # --- writing ---
 
@@ -197,18 +202,15 @@ class StoreMachine(RuleBasedStateMachine):
                 self.put_one(draft)
         self.clock.advance(pause)
 
-    @rule(queue=queues, chosen=st.lists(small_drafts, min_size=1, max_size=9))
-    def put_batch(self, queue: Queue, chosen: list[Draft]) -> None:
-        items = [
-            msgspec.structs.replace(
-                draft, topic=queue[0], queue_id=queue[1], number=self.numbered()
-            )
-            for draft in chosen
-        ]
+    @rule(batch=batches)
+    def put_batch(self, batch: tuple[Queue, list[tuple[int, str | None, tuple[str, ...]]]]) -> None:
+        queue, items = batch
+        chosen = [self.numbered(Draft(queue, *item)) for item in items]
         with self.mortal():
             end = self.model.end
-            expected = self.model.put(items, self.clock.now_ms())
-            result = self.store.put_batch(batch_message(items))
+            is_retry = queue[0].startswith(RETRY_PREFIX)  # retries never come in batches
+            expected = [] if is_retry else self.model.put(chosen, self.clock.now_ms())
+            result = self.store.put_batch(batch_message(queue, chosen))
             if self.is_refused(result, end):
                 return
             assert result.status.is_stored == bool(expected), result
@@ -224,7 +226,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete_topic(self, topic: str) -> None:
-        self.let_go()
         with self.mortal():
             self.half_deleted = topic
             self.store.delete_topic(topic)
@@ -239,7 +240,6 @@ class StoreMachine(RuleBasedStateMachine):
         limits=limits,
         tags=st.none() | st.sets(st.sampled_from((*TAGS, "c"))),
         parity=st.sampled_from((None, 0, 1)),
-        is_kept=st.booleans(),
     )
     def get(
         self,
@@ -248,17 +248,16 @@ class StoreMachine(RuleBasedStateMachine):
         limits: GetLimits,
         tags: set[str] | None,
         parity: int | None,
-        is_kept: bool,
     ) -> None:
         with self.mortal():
-            self.refresh()
+            self.model.readable_end = self.store.watermarks.committed
             offset = round(place * (self.model.max_offset(queue) + 2))
-            wanted = None if tags is None else frozenset(map(string_hash, tags))
+            hashes = None if tags is None else frozenset(map(string_hash, tags))
             expected = self.model.get(
                 queue,
                 offset,
                 limits,
-                tags=wanted,
+                tags=hashes,
                 accept=None if parity is None else lambda data: len(data) % 2 == parity,
                 is_cold=self.settings.memory_percent == 0,
             )
@@ -266,20 +265,33 @@ class StoreMachine(RuleBasedStateMachine):
                 *queue,
                 offset,
                 limits,
-                tags=wanted,
+                tags=hashes,
                 accept=None if parity is None else lambda view: view.nbytes % 2 == parity,
             )
-            content = b"".join(stored.data for stored in expected.records)
-            status = result.status
-            if status is GetStatus.NO_MATCHED_LOGIC_QUEUE:  # nobody ever put anything there
-                status = GetStatus.NO_MESSAGE_IN_QUEUE
-            assert status is expected.status, (queue, offset, expected)
-            assert result.next_offset == expected.next_offset
-            assert result.count == len(expected.records)
+            with result:
+                status = result.status
+                if status is GetStatus.NO_MATCHED_LOGIC_QUEUE:  # a queue nobody put anything into
+                    status = GetStatus.NO_MESSAGE_IN_QUEUE
+                assert status is expected.status, (queue, offset, expected)
+                assert result.next_offset == expected.next_offset
+                assert result.count == len(expected.records)
+                assert b"".join(result.slices) == b"".join(s.data for s in expected.records)
+
+    @precondition(lambda self: len(self.held) < HELD_MAX)
+    @rule(queue=queues, count=st.sampled_from((1, 32)))
+    def hold(self, queue: Queue, count: int) -> None:
+        """Read the oldest messages and keep them, whatever becomes of their files."""
+        with self.mortal():
+            offset = self.store.min_offset(*queue)
+            result = self.store.get(*queue, offset, GetLimits(count=count))
+            self.held.append((result, b"".join(result.slices)))
+
+    @rule()
+    def release(self) -> None:
+        for result, content in self.held:
             assert b"".join(result.slices) == content
-            self.held.append((result, content))
-            if not is_kept:
-                self.let_go()
+            result.release()
+        self.held = []
 
     @rule(
         topic=st.sampled_from(TOPICS),
@@ -294,34 +306,32 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         """Times are known to the second, and of the first message of a file hardly that."""
         with self.mortal():
-            self.refresh()
-            start_ms, now_ms = self.model.records[0].stored_ms, self.clock.now_ms()
-            begin_ms = start_ms + round(begin * (now_ms - start_ms))
-            end_ms = begin_ms + round(length * (now_ms - start_ms))
+            begin_ms = self.moment(begin)
+            end_ms = begin_ms + self.moment(length) - EPOCH_MS
             found = self.store.query(
                 topic, key, limit=limit, begin_ms=begin_ms, end_ms=end_ms, kind=kind
             )
+            self.model.readable_end = self.store.watermarks.committed
             known = {s.begin: s for s in self.model.with_key(topic, key, kind)}
             vague = self.index_begins()
             assert found == sorted(known.keys() & set(found))
             assert len(found) <= limit
             for offset in set(found) - vague:
                 assert begin_ms <= known[offset].stored_ms <= end_ms + 999
-            surely = [
+            surely = {
                 s.begin
                 for s in known.values()
                 if begin_ms + 1000 <= s.stored_ms <= end_ms and s.begin >= self.model.begin
-            ]
-            assert len(found) == limit or set(surely) <= set(found) | vague
+            }
+            assert len(found) == limit or surely <= set(found) | vague
 
     @rule(queue=queues, place=st.floats(-0.1, 1.1), boundary=st.sampled_from(Boundary))
     def offset_at_time(self, queue: Queue, place: float, boundary: Boundary) -> None:
         with self.mortal():
-            self.refresh()
-            start_ms, now_ms = self.model.records[0].stored_ms, self.clock.now_ms()
-            moment = start_ms + round(place * (now_ms - start_ms))
-            expected = self.model.offset_at_time(queue, moment, boundary)
-            assert self.store.offset_at_time(*queue, moment, boundary) == expected
+            moment = self.moment(place)
+            found = self.store.offset_at_time(*queue, moment, boundary)
+            self.model.readable_end = self.store.watermarks.committed
+            assert found == self.model.offset_at_time(queue, moment, boundary)
 
     # --- upkeep ---
 
@@ -331,7 +341,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.flush()
             marks = self.store.watermarks
             assert marks.flushed == marks.dispatched == marks.appended == self.model.end
-            self.claim_consistent()
+            claim_consistent(self.root, self.settings)
 
     @rule(seconds=st.sampled_from((0.0, 0.3, 0.6, 1.1, 10.0, 60.0)))
     def flush_step(self, seconds: float) -> None:
@@ -341,30 +351,61 @@ class StoreMachine(RuleBasedStateMachine):
             if seconds >= 10:
                 assert self.store.watermarks.flushed == self.model.end
 
-    @rule(hours=st.sampled_from((0, 1, 73)))
-    def clean(self, hours: int) -> None:
+    @rule(hours=st.sampled_from((0, 1, 73)), is_flushed=st.booleans())
+    def clean(self, hours: int, is_flushed: bool) -> None:
+        """What is expired goes, if it was flushed; what was not may stay."""
         self.clock.advance(hours * 3600)
-        now_ms = self.clock.now_ms()
-        for begin in self.model.log_files():
-            moment_ns = self.model.written_ms[begin] * 1_000_000
-            os.utime(self.root / f"commitlog/{begin:020d}", ns=(moment_ns, moment_ns))
         with self.mortal():
+            if is_flushed:
+                self.store.flush()
+            self.set_file_times()
             marks = self.store.watermarks
             bound = min(marks.flushed, marks.dispatched)
-            self.begin_max = self.model.expired_end(now_ms, bound)
-            count = (self.begin_max - self.model.begin) // LOG_FILE_BYTES
-            assert self.store.clean() == count
-            self.model.begin = self.begin_max
+            self.begin_max = self.model.expired_end(self.clock.now_ms(), bound)
+            count = self.store.clean()
+            begin = self.model.begin + count * LOG_FILE_BYTES
+            assert begin == self.begin_max if is_flushed else begin <= self.begin_max
+            self.model.begin = begin
 
-    @rule()
-    def reopen(self) -> None:
+    @rule(chunk_bytes=st.sampled_from((100, 5000, 1 << 20)), chunks=st.sampled_from((3, 1000)))
+    def replicate(self, chunk_bytes: int, chunks: int) -> None:
+        """A second store that is fed with the log's bytes has the same queues."""
+        replica = self.current_replica()
+        marks = self.store.watermarks
+        offset = replica.log_end or self.store.log_begin
+        while offset < marks.committed and chunks > 0:
+            with self.store.read_raw(offset, chunk_bytes) as data:
+                offset = replica.append_raw(offset, data)
+            chunks -= 1
+        if offset == marks.committed:
+            replica.flush()
+            self.claim_replica()
+
+    @precondition(lambda self: self.replica is not None)
+    @rule(seed=st.none() | seeds)
+    def crash_replica(self, seed: int | None) -> None:
+        """What it has of an incomplete message is forgotten, and comes again."""
+        assert self.replica is not None
+        marks = self.replica.store.watermarks
+        durable_end = marks.appended if seed is None else marks.flushed
+        self.replica.crash(seed)
+        end = self.replica.store.log_end
+        assert all(not end < known <= durable_end for known in self.model.ends)
+
+    # --- life and death ---
+
+    @rule(is_read=st.booleans())
+    def reopen(self, is_read: bool) -> None:
+        """Close and open; also while somebody still reads, who keeps deleted files there."""
+        if not is_read:
+            self.release()
         with self.mortal():
-            self.let_go()
             self.store.close()
             self.durable_end = self.model.end
-            self.claim_consistent()
+            claim_consistent(self.root, self.settings)
+            begin_min = self.model.begin - self.store.state.files_condemned * LOG_FILE_BYTES
             self.store = self.open()
-            self.adopt()
+            self.adopt(begin_min)
 
     @rule()
     def kill(self) -> None:
@@ -383,35 +424,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.dooms = list(dooms)
         self.disk.cut_power_at(dooms[0].event_count)
 
-    @rule(chunk_bytes=st.sampled_from((100, 5000, 1 << 20)))
-    def replicate(self, chunk_bytes: int) -> None:
-        """A second store that is fed with the log's bytes has the same queues."""
-        replica = self.current_replica()
-        marks = self.store.watermarks
-        offset = replica.log_end or self.store.log_begin
-        while offset < marks.committed:
-            with self.store.read_raw(offset, chunk_bytes) as data:
-                offset = replica.append_raw(offset, data)
-        replica.flush()
-        self.refresh()
-        begin = max(replica.log_begin, self.store.log_begin)
-        assert raw(replica, begin) == raw(self.store, begin)
-        for queue in self.model.queues():
-            expected = [
-                s
-                for s in self.model.seen_in_log(queue, replica.log_begin)
-                if s.end <= marks.committed
-            ]
-            if expected:
-                assert replica.min_offset(*queue) == expected[0].queue_offset, queue
-                assert replica.max_offset(*queue) == expected[-1].queue_offset + 1, queue
-                content = b"".join(s.data for s in expected)
-                assert read_queue(replica, queue) == content, queue
-        report = check(replica.root, self.settings)
-        assert report.is_consistent, report
-
-    # --- what always holds ---
-
     @invariant()
     def positions_are_those_of_the_model(self) -> None:
         if not self.is_filled:
@@ -423,15 +435,6 @@ class StoreMachine(RuleBasedStateMachine):
         assert marks.dispatched <= marks.committed
         assert self.store.state.is_writable, self.store.state
 
-    # --- life and death ---
-
-    def open(self) -> MessageStore:
-        store = MessageStore.open(
-            self.root, self.settings, clock=self.clock, files=self.disk, threads=False
-        )
-        self.disk.on_event(self.note_created)
-        return store
-
     @contextlib.contextmanager
     def mortal(self) -> Iterator[None]:
         """Whatever is done here may be the last thing this process does."""
@@ -442,53 +445,59 @@ class StoreMachine(RuleBasedStateMachine):
 
     def die(self) -> None:
         """End as the next doom says, and open the store again, however often that is cut short."""
-        self.let_go()
+        self.release()
         marks = self.store.watermarks
         self.durable_end = max(self.durable_end, marks.flushed)
+        begin_min = self.model.begin - self.store.state.files_condemned * LOG_FILE_BYTES
         surviving = marks.committed
-        while True:
+        store = None
+        while store is None:
             doom = self.dooms.pop(0)
             if doom.seed is None:
                 self.disk.abandon()
             else:
                 self.disk.crash(doom.seed)
                 surviving = self.durable_end
+            if surviving == marks.committed:
+                claim_consistent(self.root, self.settings)
             if self.dooms:
                 self.disk.cut_power_at(self.dooms[0].event_count)
-            try:
-                self.store = self.open()
-                break
-            except PowerCut:
-                continue
+            with contextlib.suppress(PowerCut):
+                store = self.open()
+        self.store = store
         assert surviving <= self.store.log_end <= self.model.end
-        self.model.truncate(self.store.log_end)
-        assert self.model.begin <= self.store.log_begin <= max(self.begin_max, self.model.begin)
-        self.model.begin = self.store.log_begin
-        self.adopt()
+        self.adopt(begin_min)
 
-    def adopt(self) -> None:
+    def open(self) -> MessageStore:
+        self.disk.on_event(self.note_created)
+        return MessageStore.open(
+            self.root, self.settings, clock=self.clock, files=self.disk, threads=False
+        )
+
+    def adopt(self, begin_min: int) -> None:
         """After a start: take over what the model cannot know, and claim all the rest."""
+        self.model.truncate(self.store.log_end)
+        assert begin_min <= self.store.log_begin <= max(self.begin_max, self.model.begin)
+        self.model.begin = self.store.log_begin
         with self.mortal():
             if self.half_deleted is not None:
                 self.store.delete_topic(self.half_deleted)
                 self.model.delete_topic(self.half_deleted)
                 self.half_deleted = None
-            for topic in TOPICS:
-                for queue_id in (0, 1):
-                    queue = topic, queue_id
-                    if self.model.is_deleted(queue) and self.store.max_offset(*queue):
-                        self.model.come_back(queue, self.store.min_offset(*queue))
-            self.claim_everything()
-            self.claim_consistent()
+            for queue in QUEUES:
+                if self.model.is_deleted(queue) and self.store.max_offset(*queue):
+                    self.model.come_back(queue, self.store.min_offset(*queue))
+            claim_same(self.store, self.model)
+            claim_consistent(self.root, self.settings)
 
     # --- helpers ---
 
-    def numbered(self) -> int:
-        self.number += 1
-        return self.number
+    def numbered(self, draft: Draft) -> Draft:
+        self.count += 1
+        return msgspec.structs.replace(draft, number=self.count)
 
     def put_one(self, draft: Draft) -> None:
-        draft = msgspec.structs.replace(draft, number=self.numbered())
+        draft = self.numbered(draft)
         end, now_ms = self.model.end, self.clock.now_ms()
         expected = self.model.put([draft], now_ms)
         result = self.store.put(draft.message())
@@ -503,7 +512,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     def is_refused(self, result: PutResult, end: int) -> bool:
-        """Whether there was no buffer; then nothing has happened."""
+        """Whether there was no buffer in the transient pool; then nothing has happened."""
         if result.status is not PutStatus.TRANSIENT_POOL_EMPTY:
             return False
         assert self.settings.has_transient_pool
@@ -511,20 +520,19 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.truncate(end)
         return True
 
-    def refresh(self) -> None:
-        """Tell the model how far the log can be read."""
-        self.model.readable_end = self.store.watermarks.committed
-
-    def let_go(self) -> None:
-        """Release what was read; it has not changed, whatever became of its file."""
-        for result, content in self.held:
-            assert b"".join(result.slices) == content
-            result.release()
-        self.held = []
+    def moment(self, place: float) -> int:
+        """A time between the start, which is 0, and now, which is 1."""
+        return EPOCH_MS + round(place * (self.clock.now_ms() - EPOCH_MS))
 
     def note_created(self, event: DiskEvent) -> None:
         if event.kind == "create" and event.is_done:
             self.made[str(event.path.parent.relative_to(self.root))].add(event.path.name)
+
+    def set_file_times(self) -> None:
+        """Make the log's files as old as the fake clock says; the disk below has its own."""
+        for begin in self.model.log_files():
+            moment_ns = self.model.written_ms[begin] * 1_000_000
+            os.utime(self.root / f"commitlog/{begin:020d}", ns=(moment_ns, moment_ns))
 
     def index_begins(self) -> set[int]:
         """Positions of messages that begin an index file."""
@@ -533,92 +541,59 @@ class StoreMachine(RuleBasedStateMachine):
 
     def current_replica(self) -> MessageStore:
         """The replica, or a new one when the log has lost what the old one would need or has."""
-        root = self.folder / "replica"
-        old = self.replica
-        if old is not None and self.store.log_begin <= old.log_end <= self.store.log_end:
-            begin = max(old.log_begin, self.store.log_begin)
-            if raw(old, begin) == raw(self.store, begin)[: old.log_end - begin]:
-                return old
-        if old is not None:
-            old.close()
-            shutil.rmtree(root)
+        if self.replica is not None:
+            store = self.replica.store
+            begin = max(store.log_begin, self.store.log_begin)
+            theirs, ours = raw(store, begin), raw(self.store, begin)
+            if self.store.log_begin <= store.log_end and ours.startswith(theirs):
+                return store
+            self.replica.store.close()
+            shutil.rmtree(self.replica.root)
+        self.replica = Replica(self.folder / "replica", self.settings, self.clock)
+        return self.replica.store
+
+    def claim_replica(self) -> None:
+        assert self.replica is not None
+        store = self.replica.store
+        begin = max(store.log_begin, self.store.log_begin)
+        assert raw(store, begin) == raw(self.store, begin)
+        self.model.readable_end = store.log_end
+        for queue in QUEUES:
+            expected = self.model.seen_in_log(queue, store.log_begin)
+            if expected:
+                assert store.min_offset(*queue) == expected[0].queue_offset, queue
+                assert store.max_offset(*queue) == expected[-1].queue_offset + 1, queue
+                assert read_queue(store, queue) == b"".join(s.data for s in expected), queue
+        claim_consistent(store.root, self.settings)
+
+
+class Replica:
+    """A slave on a disk of its own."""
+
+    def __init__(self, root: Path, settings: StoreSettings, clock: FakeClock) -> None:
+        self.root = root
+        self._settings = settings
+        self._clock = clock
         root.mkdir()
-        self.replica = MessageStore.open(
-            root,
-            self.settings,
-            clock=self.clock,
-            files=CrashingDisk(root),
+        self._disk = CrashingDisk(root)
+        self.store = self._open()
+
+    def crash(self, seed: int | None) -> None:
+        if seed is None:
+            self._disk.abandon()
+        else:
+            self._disk.crash(seed)
+        self.store = self._open()
+
+    def _open(self) -> MessageStore:
+        return MessageStore.open(
+            self.root,
+            self._settings,
+            clock=self._clock,
+            files=self._disk,
             threads=False,
             is_slave=True,
         )
-        return self.replica
-
-    # --- claims ---
-
-    def claim_everything(self) -> None:
-        self.refresh()
-        difference = self.model.log_difference(raw(self.store, self.model.begin))
-        assert not difference, difference
-        queues = self.model.queues()
-        assert set(queues) <= set(self.store.queues())
-        for queue in self.store.queues():
-            low, high = self.model.min_offset(queue), self.model.max_offset(queue)
-            found = self.store.min_offset(*queue), self.store.max_offset(*queue)
-            assert found == (low, high), (queue, found, low, high)
-            limits = GetLimits(count=1000, bytes_max=1 << 30)
-            expected = b""
-            offset = low
-            while offset < high:
-                reading = self.model.get(queue, offset, limits)
-                expected += b"".join(stored.data for stored in reading.records)
-                offset = reading.next_offset
-            assert read_queue(self.store, queue) == expected, queue
-        self.claim_keys()
-
-    def claim_keys(self) -> None:
-        recent = [s.draft.unique_key for s in self.model.records[-10:]]
-        asked = [(key, KeyKind.KEY) for key in KEYS] + [(tag, KeyKind.TAG) for tag in TAGS]
-        asked += [(key, KeyKind.UNIQUE) for key in recent]
-        for topic in TOPICS:
-            for key, kind in asked:
-                known = [s.begin for s in self.model.with_key(topic, key, kind)]
-                found = self.store.query(topic, key, limit=64, kind=kind)
-                assert found == sorted(set(found) & set(known)), (topic, key, kind)
-                live = [offset for offset in known if offset >= self.model.begin]
-                found = [offset for offset in found if offset >= self.model.begin]
-                assert found == live[-64:], (topic, key, kind)
-
-    def claim_consistent(self) -> None:
-        report = check(self.root, self.settings)
-        assert report.is_consistent, report
-
-    def claim_rolls(self) -> None:
-        counts = {folder: len(names) - 1 for folder, names in self.made.items()}
-        assert counts["commitlog"] >= ROLLS_MIN, counts
-        assert counts["index"] >= ROLLS_MIN, counts
-        assert counts["consumequeue/T/0"] >= ROLLS_MIN, counts
-
-
-def raw(store: MessageStore, begin: int) -> bytes:
-    """The bytes of a log that can be read."""
-    pieces = []
-    while begin < store.watermarks.committed:
-        with store.read_raw(begin, 1 << 20) as data:
-            pieces.append(bytes(data))
-            begin += data.nbytes
-    return b"".join(pieces)
-
-
-def read_queue(store: MessageStore, queue: Queue) -> bytes:
-    """All messages of a queue."""
-    pieces: list[bytes] = []
-    offset = store.min_offset(*queue)
-    while offset < store.max_offset(*queue):
-        with store.get(*queue, offset) as result:
-            assert result.status is GetStatus.FOUND, (queue, offset, result.status)
-            pieces += map(bytes, result.slices)
-            offset = result.next_offset
-    return b"".join(pieces)
 
 
 TestStore = pytest.mark.slow(StoreMachine.TestCase)

@@ -129,6 +129,7 @@ public final class StoreBench {
         byte[] copy = new byte[1 << 16];
         long found = 0;
         long began = System.nanoTime();
+        long cpuBegan = THREADS.getCurrentThreadCpuTime();
         for (int i = 0; i < reads; i++) {
             int queue = i % queues;
             long offset = (long) (i / queues) * step % span;
@@ -140,7 +141,9 @@ public final class StoreBench {
             }
             result.release();
         }
-        return "{\"wall_ns\": " + (System.nanoTime() - began) + ", \"found\": " + found + "}";
+        long cpu = THREADS.getCurrentThreadCpuTime() - cpuBegan;
+        long wall = System.nanoTime() - began;
+        return "{\"wall_ns\": " + wall + ", \"read_ns\": " + cpu + ", \"found\": " + found + "}";
     }
 
     private static void copyOut(GetMessageResult result, byte[] copy) {

@@ -457,6 +457,9 @@ def walk(data, Py_ssize_t begin, Py_ssize_t end, int64_t base, Py_ssize_t limit,
                 except UnicodeDecodeError:
                     ending = BROKEN
                     break
+                if "\0" in topic:
+                    ending = BROKEN
+                    break
                 last = found.topic
             find_properties(p + found.size, &found)
             digests.append((

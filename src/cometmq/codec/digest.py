@@ -85,6 +85,8 @@ def walk(
             if isinstance(record, Ending):
                 return Walk(digests, position, record)
             is_misplaced = record.physical_offset != base + position
+            if "\0" in record.topic:
+                return Walk(digests, position, Ending.BROKEN)
             if is_misplaced or (check_crc and _has_lost_sector(view, position, record)):
                 return Walk(digests, position, Ending.BROKEN)
             digests.append(_digest(record))

@@ -9,6 +9,10 @@ HEADER_BYTES_MAX = 0xFFFFFF
 TOPIC_BYTES_MAX = 127
 """Topic length is a signed byte in V1 records."""
 
+TOPIC_RETRY_BYTES_MAX = 255
+"""Retry topics hold a group's name and may be longer; their records are V2. Also the longest name
+of a folder."""
+
 TOPIC_V2_BYTES_MAX = 32_767
 """Topic length is a signed short in V2 records."""
 

@@ -12,15 +12,18 @@ import msgspec
 
 from cometmq.codec import batch as batch_codec
 from cometmq.codec import core, record
+from cometmq.codec import properties as message_properties
+from cometmq.codec.properties import Property
 from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2
 from cometmq.codec.sysflag import TRANSACTION_MASK, SysFlag
-from cometmq.errors import LocalProtocolError, OffsetOutOfRange, RemoteProtocolError
+from cometmq.errors import LocalProtocolError, OffsetOutOfRange, ProtocolError
 from cometmq.logs import get_logger
 from cometmq.model.limits import (
     PROPERTIES_BYTES_MAX,
     RECORD_OVERHEAD_BYTES_MAX,
     TOPIC_BYTES_MAX,
 )
+from cometmq.model.topic import RETRY_PREFIX
 from cometmq.store.allocator import POPULATE_AHEAD_BYTES
 from cometmq.store.results import NewMessage, PutResult, PutStatus
 
@@ -37,12 +40,10 @@ if TYPE_CHECKING:
     from cometmq.store.mapped_file_queue import MappedFileQueue
     from cometmq.store.watermarks import Watermarks
 
-TOPIC_RETRY_BYTES_MAX: Final = 255
-"""Retry topics may be longer than others: their records are V2."""
-
 UNQUEUED: Final = int(SysFlag.PREPARED)
 """Set in prepared and rolled-back messages, which have no place in their queue."""
 
+_DELAY: Final = Property.DELAY.encode()
 _FIXED_BYTES: Final = tuple(record.record_bytes(0, 0, 0, bits << 4) for bits in range(4))
 _RECORD_BYTES_MIN: Final = _FIXED_BYTES[0]
 _log = get_logger(__name__)
@@ -165,8 +166,9 @@ class CommitLog:
         """Store the messages of a wire batch, all in one file and with consecutive offsets."""
         topic = queue.topic_bytes
         body = batch.body
-        if batch.sys_flag & TRANSACTION_MASK:
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a batch cannot be transactional")
+        problem = _batch_problem(batch)
+        if problem:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
         if len(batch.body) > self._body_bytes_max:
             return self._refuse(body, b"", 0)
         try:
@@ -175,7 +177,7 @@ class CommitLog:
             size, count = core.measure_batch(
                 body, len(topic), batch.sys_flag, self._record_bytes_max
             )
-        except RemoteProtocolError as error:
+        except ProtocolError as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
         if count == 0:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the batch is empty")
@@ -223,11 +225,11 @@ class CommitLog:
         """Continue the log with bytes of another one; returns the new end.
 
         Raises OffsetOutOfRange unless ``offset`` is the end of the log: nothing is skipped or
-        written twice. An empty log begins wherever it is told to. Raises OSError when there is no
-        room for another file.
+        written twice. An empty log may begin with any file. Raises OSError when there is no room
+        for another file.
         """
         end = self._marks.appended
-        if not self.files and end == 0:
+        if not self.files and end == 0 and offset % self.files.size == 0:
             self._begin_at(offset)
         elif offset != end:
             raise OffsetOutOfRange(self._name, offset, self.begin, end)
@@ -316,6 +318,11 @@ class CommitLog:
                     return
                 self._pool.give_back(file.buffer)
                 file.buffer = None
+
+    def has_full_file_after(self, offset: int) -> bool:
+        """Tell whether the file that holds a position is committed to its end."""
+        file = self.files.find(offset)
+        return file is not None and file.end <= self._marks.committed
 
     def flush(self) -> int:
         """Return, with the position, when the log is on disk as far as it is committed.
@@ -426,6 +433,17 @@ class CommitLog:
         else:
             reason = f"record of {size} bytes, the most is {self._record_bytes_max}"
         return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+
+
+def _batch_problem(batch: NewMessage) -> str:
+    """Why these messages may not come as a batch; empty when they may."""
+    if batch.sys_flag & TRANSACTION_MASK:
+        return "a batch cannot be transactional"
+    if batch.topic.startswith(RETRY_PREFIX):
+        return "a batch cannot go to a retry topic"
+    if message_properties.get(batch.properties, _DELAY) not in (None, "0"):
+        return "a batch cannot be delayed"
+    return ""
 
 
 def _with_room_for_crc(body: bytes | memoryview) -> bytes:

@@ -14,6 +14,7 @@ from cometmq.codec.java import INT32_MAX
 from cometmq.codec.queue_entry import ENTRY_BYTES, FILLER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from mmap import mmap
 
     from cometmq.store.queue_extension import QueueExtension
@@ -90,13 +91,19 @@ class ConsumeQueue:
         """Enter the next record; False when it was there already.
 
         Entries that are missing before it (a queue that does not begin at 0, or a part that was
-        lost with its log) become fillers. Raises OSError when the disk is full.
+        lost with its log) become fillers. A later record with offset 0 says that the topic was
+        deleted and made anew. Raises OSError when the disk is full.
         """
         end = physical_offset + size
-        if end <= self.max_physical or queue_offset < self.max_offset:
+        if end <= self.max_physical:
             return False
         if queue_offset != self.max_offset:
-            self._fill_up(queue_offset)
+            if 0 < queue_offset < self.max_offset:
+                return False
+            if queue_offset == 0:
+                self._begin_anew()
+            else:
+                self._fill_up(queue_offset)
         position = queue_offset * ENTRY_BYTES
         if not self._buffer_begin <= position < self._allocated or self._buffer is None:
             self._prepare(position)
@@ -114,14 +121,16 @@ class ConsumeQueue:
 
     def truncate(self, end_physical: int) -> None:
         """Forget entries of records that reach beyond ``end_physical``, on disk too."""
-        before = self.max_offset
-        while self.max_offset > self.min_offset:
-            last = self.entry(self.max_offset - 1)
-            if last[0] + last[1] <= end_physical or last[1] == INT32_MAX:
+        if self.max_physical <= end_physical:
+            return
+        end = self.max_offset
+        while end > self.min_offset:
+            physical_offset, size, _ = self.entry(end - 1)
+            if size != INT32_MAX and physical_offset + size <= end_physical:
                 break
-            self.max_offset -= 1
-        if self.max_offset < before:
-            self._forget_behind()
+            end -= 1
+        self.max_offset = end
+        self._forget_behind()
 
     # --- reading ---
 
@@ -178,15 +187,28 @@ class ConsumeQueue:
 
     def correct_min(self, log_begin: int) -> None:
         """Move the minimum to the first entry whose record is still in the log."""
-        low, high = max(self.min_offset, self._first_begin // ENTRY_BYTES, 0), self.max_offset
+        self.min_offset = self.first_offset(
+            max(self.min_offset, self._first_begin // ENTRY_BYTES, 0),
+            lambda physical_offset: physical_offset >= log_begin,
+        )
+
+    def first_offset(self, low: int, is_reached: Callable[[int], bool]) -> int:
+        """The first offset from ``low`` on whose record is where ``is_reached`` says so.
+
+        It must hold for all later records too. Fillers are passed over; the maximum if there is
+        no such record.
+        """
+        high = self.max_offset
+        found = high
         while low < high:
             middle = (low + high) // 2
-            physical_offset, size, _ = self.entry(middle)
-            if physical_offset < log_begin or size == INT32_MAX:
-                low = middle + 1
-            else:
+            offset, physical_offset = self._record_from(middle, high)
+            if offset == high or is_reached(physical_offset):
+                found = min(found, offset) if offset < high else found
                 high = middle
-        self.min_offset = low
+            else:
+                low = offset + 1
+        return found
 
     def delete_before(self, log_begin: int) -> list[str]:
         """Forget files whose last record is no longer in the log; their paths, to be removed."""
@@ -197,7 +219,6 @@ class ConsumeQueue:
                 break
             gone.append(self._drop(self._first_begin))
             self._first_begin += self.file_bytes
-        self.correct_min(log_begin)
         return gone
 
     def drop_all(self) -> None:
@@ -243,6 +264,8 @@ class ConsumeQueue:
         if self._last_begin < 0:
             begin = queue_offset - queue_offset % entries_per_file
             self.min_offset = queue_offset
+            # Where to go on when the disk is full and this is tried again.
+            self.max_offset = begin
         for offset in range(begin, queue_offset):
             position = offset * ENTRY_BYTES
             if not self._buffer_begin <= position < self._allocated or self._buffer is None:
@@ -250,7 +273,22 @@ class ConsumeQueue:
             assert self._buffer is not None
             start = position - self._buffer_begin
             self._buffer[start : start + ENTRY_BYTES] = _FILLER
-        self.max_offset = queue_offset
+            self.max_offset = offset + 1
+
+    def _record_from(self, offset: int, end: int) -> tuple[int, int]:
+        """Offset and log position of the first entry that is no filler; ``end`` without one."""
+        for number in range(offset, end):
+            physical_offset, size, _ = self.entry(number)
+            if size != INT32_MAX:
+                return number, physical_offset
+        return end, -1
+
+    def _begin_anew(self) -> None:
+        """Forget everything: the topic was deleted, and what comes now is another queue."""
+        for begin in self.file_begins:
+            self._mappings.remove(self._drop(begin))
+        self._first_begin = self._last_begin = -1
+        self.min_offset = self.max_offset = self.dirty_begin = 0
 
     def _begins_before(self, begin: int, vouched: int) -> bool:
         """Tell whether the first entry of a file is there, of a record before ``vouched``."""
@@ -280,10 +318,11 @@ class ConsumeQueue:
             self._mappings.clear(self.path(self._last_begin), end - self._last_begin)
         self.next_offset = self.max_offset
         self.max_physical = -1
-        if self.max_offset > self.min_offset:
-            physical_offset, size, _ = self.entry(self.max_offset - 1)
+        for offset in range(self.max_offset - 1, self.min_offset - 1, -1):
+            physical_offset, size, _ = self.entry(offset)
             if size != INT32_MAX:
                 self.max_physical = physical_offset + size
+                break
 
     def _drop(self, begin: int) -> str:
         path = self.path(begin)

@@ -14,6 +14,8 @@ from cometmq.store.queue_extension import QueueExtension
 from cometmq.store.queue_mappings import QueueMappings, mappings_allowed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.store.commit_log import CommitLog
     from cometmq.store.config import StoreSettings
     from cometmq.store.directory import Layout
@@ -65,10 +67,13 @@ class ConsumeQueues:
             self.table[topic, queue_id] = queue
         return queue
 
-    @property
-    def max_physical(self) -> int:
-        """End of the newest record with an entry in any queue; -1 when there is none."""
-        return max((queue.max_physical for queue in self.table.values()), default=-1)
+    def newest_record(self) -> tuple[int, int] | None:
+        """Log positions of the newest record that has an entry in any queue, half open."""
+        newest = max(self.table.values(), key=lambda queue: queue.max_physical, default=None)
+        if newest is None or newest.max_physical < 0:
+            return None
+        physical_offset, size, _ = newest.entry(newest.max_offset - 1)
+        return physical_offset, physical_offset + size
 
     def truncate(self, end: int) -> None:
         for queue in self.table.values():
@@ -101,11 +106,12 @@ class ConsumeQueues:
         queue.is_dirty = True
         self._dirty.append(queue)
 
-    def sync_dirty(self, *, pages_least: int) -> None:
+    def sync_dirty(self, *, pages_least: int, between: Callable[[], None]) -> None:
         """Sync what was appended; queues with fewer new pages are left for a later round.
 
-        Runs on the flusher's thread. A queue is taken from the list and marked clean *before* its
-        end is read, so an entry appended meanwhile is either covered or listed again.
+        Runs on the flusher's thread and calls ``between`` before each queue: there may be many. A
+        queue is taken from the list and marked clean *before* its end is read, so an entry appended
+        meanwhile is either covered or listed again.
         """
         for _ in range(len(self._dirty)):
             queue = self._dirty.popleft()
@@ -114,6 +120,7 @@ class ConsumeQueues:
             if (end - begin) * ENTRY_BYTES < pages_least * _PAGE_BYTES:
                 self.mark_dirty(queue)
                 continue
+            between()
             self._sync(queue, begin * ENTRY_BYTES, end * ENTRY_BYTES)
             queue.dirty_begin = end
 
@@ -121,32 +128,20 @@ class ConsumeQueues:
         self, queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary
     ) -> int:
         """Search ``[min, max)`` for a store time; ``max`` when all are earlier."""
-        low, high = queue.min_offset, queue.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            stored = self._stored_at(queue, log, middle)
-            is_before = stored < timestamp_ms or (
-                stored == timestamp_ms and boundary is Boundary.UPPER
-            )
-            if is_before:
-                low = middle + 1
-            else:
-                high = middle
+
+        def is_late(physical_offset: int) -> bool:
+            stored = _stored_at(log, physical_offset)
+            if boundary is Boundary.UPPER:
+                return stored > timestamp_ms
+            return stored >= timestamp_ms
+
+        found = queue.first_offset(queue.min_offset, is_late)
         if boundary is Boundary.LOWER:
-            return low
-        return max(queue.min_offset, low - 1)
+            return found
+        return max(queue.min_offset, found - 1)
 
     def close(self) -> None:
         self._mappings.close()
-
-    def _stored_at(self, queue: ConsumeQueue, log: CommitLog, offset: int) -> int:
-        """Store time of an entry's record; 0 when it is gone, so it counts as old."""
-        physical_offset, _, _ = queue.entry(offset)
-        record = log.record_at(physical_offset)
-        if record is None:
-            return 0
-        with record:
-            return store_timestamp(record, 0)
 
     def _sync(self, queue: ConsumeQueue, begin: int, end: int) -> None:
         first = begin - begin % queue.file_bytes
@@ -159,3 +154,12 @@ class ConsumeQueues:
                 file.sync()
             finally:
                 file.close()
+
+
+def _stored_at(log: CommitLog, physical_offset: int) -> int:
+    """Store time of a record; 0 when it is gone, so it counts as old."""
+    record = log.record_at(physical_offset)
+    if record is None:
+        return 0
+    with record:
+        return store_timestamp(record, 0)

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 from cometmq.codec import index_entry
 from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.errors import DamagedStore
+from cometmq.model.limits import TOPIC_BYTES_MAX, TOPIC_RETRY_BYTES_MAX
+from cometmq.model.topic import RETRY_PREFIX
 from cometmq.store.index_shape import has_index_slots, index_slots_of
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ class Layout:
     removable: list[Path] = field(default_factory=list)
     """Files whose creation was cut short: without size, or index files without entries that do
     not have the shape of the settings. They count as absent and may be removed."""
+    full_paths: frozenset[Path] = frozenset()
+    """Log folders that get no new files while another one has room."""
     strays: list[Path] = field(default_factory=list)
     """What lies among the store's files but is none of them; it is passed over."""
 
@@ -137,13 +141,31 @@ class Layout:
         """Where the log file that begins at ``offset`` is to be made."""
         assert offset % self.log_file_bytes == 0, (offset, self.log_file_bytes)
         number = offset // self.log_file_bytes
-        return self.log_folders[number % len(self.log_folders)] / offset_name(offset)
+        folders = [folder for folder in self.log_folders if folder not in self.full_paths]
+        folders = folders or self.log_folders
+        return folders[number % len(folders)] / offset_name(offset)
 
     def queue_folder(self, topic: str, queue_id: int) -> Path:
         return self.root / QUEUE_FOLDER / topic / str(queue_id)
 
     def extension_folder(self, topic: str, queue_id: int) -> Path:
         return self.root / EXTENSION_FOLDER / topic / str(queue_id)
+
+
+def queue_problem(topic: str, queue_id: int) -> str:
+    """Why a topic's queue cannot have a folder; empty when it can."""
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        return f"topic {topic!r} has no UTF-8 form"
+    length_max = TOPIC_RETRY_BYTES_MAX if topic.startswith(RETRY_PREFIX) else TOPIC_BYTES_MAX
+    if not 0 < length <= length_max:
+        return f"topic of {length} bytes, 1 to {length_max} are possible"
+    if "/" in topic or "\0" in topic or topic in (".", ".."):
+        return f"topic {topic!r} cannot be the name of a folder"
+    if queue_id < 0:
+        return f"queue id {queue_id} is negative"
+    return ""
 
 
 def offset_name(offset: int) -> str:

@@ -14,6 +14,7 @@ from cometmq.codec.properties import Property
 from cometmq.codec.queue_entry import delay_tags_code
 from cometmq.logs import get_logger
 from cometmq.store.commit_log import UNQUEUED
+from cometmq.store.directory import queue_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,26 @@ class Dispatcher:
             if self.failure:
                 return
 
+    def feed_index(self, begin: int, end: int) -> None:
+        """Enter the records of ``[begin, end)``, which the queues have, into the index."""
+        while self._index is not None and begin < end and not self._index.failure:
+            file = self._log.files.find(begin)
+            if file is None:
+                return
+            digests, position, ending = core.walk_records(
+                file.view,
+                begin - file.begin,
+                min(end - file.begin, file.size),
+                file.begin,
+                _RECORDS_AT_ONCE,
+                False,
+            )
+            self._index.add_digests(digests)
+            begin = file.begin + position
+            if ending != Ending.END:
+                # A blank, or damage: nothing behind it can be found in this file.
+                begin = file.end
+
     def _enter(self, digests: list[Digest], touched: set[ConsumeQueue]) -> None:
         """Enter records into their queues and then into the index, which never raises."""
         queues = self._queues
@@ -120,7 +141,11 @@ class Dispatcher:
             if sys_flag & UNQUEUED:
                 continue
             if queue is None or queue_id != last_id or topic is not last_topic:
-                queue = table.get((topic, queue_id)) or queues.obtain(topic, queue_id)
+                queue = table.get((topic, queue_id))
+                if queue is None:
+                    if not self._can_be_queue(topic, queue_id, physical_offset):
+                        continue
+                    queue = queues.obtain(topic, queue_id)
                 last_topic, last_id = topic, queue_id
                 touched.add(queue)
             if topic == SCHEDULE_TOPIC:
@@ -131,6 +156,13 @@ class Dispatcher:
             self._index.add_digests(digests)
         if digests:
             self.last_timestamp = digests[-1][6]
+
+    def _can_be_queue(self, topic: str, queue_id: int, physical_offset: int) -> bool:
+        """Tell whether a queue may be made for a record, which anybody may have written."""
+        problem = queue_problem(topic, queue_id)
+        if problem:
+            _log.error("record at %d is put into no queue: %s", physical_offset, problem)
+        return not problem
 
     def _delivery_time(self, physical_offset: int, timestamp: int, tags_code: int) -> int:
         """The tags code of a message with a delay level; others keep theirs."""

@@ -111,6 +111,16 @@ class Flusher:
             except OSError as error:
                 self._fail(error)
 
+    def commit_all(self) -> None:
+        """Write what the transient pool holds to the log, so that it can be dispatched."""
+        with self._lock:
+            if self._marks.failure:
+                return
+            try:
+                self._log.commit()
+            except OSError as error:
+                self._fail(error)
+
     def flush_all(self) -> None:
         """Return when everything appended and dispatched so far is on disk, checkpoint included."""
         with self._lock:
@@ -164,7 +174,10 @@ class Flusher:
         passed = (now - self._flushed_at) * 1000
         is_due = passed >= settings.flush_thorough_interval_ms or (
             passed >= settings.flush_interval_ms
-            and waiting >= settings.flush_pages_least * _PAGE_BYTES
+            and (
+                waiting >= settings.flush_pages_least * _PAGE_BYTES
+                or self._log.has_full_file_after(self._marks.flushed)
+            )
         )
         if is_due or is_requested:
             self._flushed_at = now
@@ -176,6 +189,14 @@ class Flusher:
         if self._marks.committed > self._marks.flushed:
             self._marks.move_flushed(self._log.flush())
 
+    def _serve_waiting(self) -> None:
+        """Flush the log for a sender who waits, between other files."""
+        if self._is_requested:
+            self._is_requested = False
+            self._log.commit()
+            self._flush_log()
+            self._on_progress()
+
     def _flush_rest_if_due(self, now: float) -> None:
         settings = self._settings
         if (now - self._thorough_at) * 1000 >= settings.queue_flush_thorough_interval_ms:
@@ -184,13 +205,15 @@ class Flusher:
             self._flush_thoroughly()
         elif (now - self._queues_at) * 1000 >= settings.queue_flush_interval_ms:
             self._queues_at = now
-            self._queues.sync_dirty(pages_least=settings.queue_flush_pages_least)
+            self._queues.sync_dirty(
+                pages_least=settings.queue_flush_pages_least, between=self._serve_waiting
+            )
 
     def _flush_thoroughly(self) -> None:
         """Sync all queues and the index, and only then say so in the checkpoint."""
         queue_timestamp = self._dispatcher.last_timestamp
         log_timestamp = self._log.flushed_timestamp
-        self._queues.sync_dirty(pages_least=0)
+        self._queues.sync_dirty(pages_least=0, between=self._serve_waiting)
         before = self._checkpoint.last
         index_timestamp = before.index_timestamp
         if self._index is not None:

@@ -70,21 +70,25 @@ class MappedFileQueue:
         return dropped
 
     def remove_condemned(self) -> None:
-        """Try again to remove deleted files that were still being read."""
-        self._condemned = [file for file in self._condemned if not self._remove(file)]
+        """Try again to remove deleted files that were still being read.
+
+        In order, and none before the one ahead of it is gone: the files on disk never have a gap.
+        """
+        while self._condemned and self._condemned[0].close():
+            self.remover(self._condemned.pop(0).path)
 
     @property
     def condemned(self) -> int:
         """How many deleted files are still being read."""
         return len(self._condemned)
 
+    @property
+    def disk_begin(self) -> int | None:
+        """Begin of the oldest file on disk, which may be a deleted one; None without files."""
+        files = self._condemned or self._files
+        return files[0].begin if files else None
+
     def close(self) -> list[Path]:
         """Unmap all; paths of those that somebody still reads."""
         self.remove_condemned()
         return [file.path for file in (*self._files, *self._condemned) if not file.close()]
-
-    def _remove(self, file: MappedFile) -> bool:
-        if not file.close():
-            return False
-        self.remover(file.path)
-        return True

@@ -10,13 +10,11 @@ import msgspec
 
 from cometmq.clock import SystemClock
 from cometmq.codec.message_id import decode_offset_id
-from cometmq.errors import StoreLocked
+from cometmq.errors import StoreError, StoreLocked
 from cometmq.logs import get_logger
-from cometmq.model.limits import TOPIC_BYTES_MAX
-from cometmq.model.topic import RETRY_PREFIX
-from cometmq.store.commit_log import TOPIC_RETRY_BYTES_MAX
 from cometmq.store.config import FlushMode, StoreSettings
 from cometmq.store.consume_queues import Boundary
+from cometmq.store.directory import queue_problem
 from cometmq.store.files import DiskFiles
 from cometmq.store.key_index import KeyKind
 from cometmq.store.opening import open_parts
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from cometmq.store.watermarks import Watermarks
 
 _TIME_MAX_MS: Final = (1 << 63) - 1
-_DEFAULT_LIMITS: Final = GetLimits()
 _log = get_logger(__name__)
 
 
@@ -112,14 +109,21 @@ class MessageStore:
         self._dispatcher = parts.dispatcher
         self._reader = parts.reader
         self._flusher = parts.flusher
+        # What a read returns when nothing else is asked for.
+        self._limits = GetLimits(
+            count=settings.read_count_memory,
+            bytes_max=settings.read_bytes_memory,
+            count_cold=settings.read_count_disk,
+            bytes_cold_max=settings.read_bytes_disk,
+        )
         self._disk = DiskWatch(settings)
         self._retention = Retention(settings, may_delete=may_delete)
         self._is_sync = settings.flush_mode is FlushMode.SYNC_FLUSH
         # Without a loop nothing is ever scheduled: whoever reads dispatches first.
         self._is_dispatch_scheduled = loop is None
         self._clean_timer: asyncio.Handle | None = None
-        # Begin of the log when queues and index were last cleaned up behind it.
-        self._cleaned_begin = parts.log.begin
+        # Begin of the log when files of queues and index were last removed behind it.
+        self._followed_begin = parts.log.begin
         # Why messages are refused, the only thing a put has to look at.
         self._refusal = ""
         self._update_refusal()
@@ -174,7 +178,7 @@ class MessageStore:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._refusal)
         queue = self._table.get((message.topic, message.queue_id))
         if queue is None:
-            problem = _problem(message)
+            problem = queue_problem(message.topic, message.queue_id)
             if problem:
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
             queue = self._queues.obtain(message.topic, message.queue_id)
@@ -189,7 +193,7 @@ class MessageStore:
         """Append the messages of a wire batch (``codec.batch``): all of them, or none."""
         if self._refusal:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._refusal)
-        problem = _problem(batch)
+        problem = queue_problem(batch.topic, batch.queue_id)
         if problem:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
         queue = self._queues.obtain(batch.topic, batch.queue_id)
@@ -217,10 +221,16 @@ class MessageStore:
     def append_raw(self, offset: int, data: ReadableBuffer) -> int:
         """Continue the log with another store's bytes (see ``read_raw``); returns the new end.
 
-        Raises OffsetOutOfRange unless ``offset`` is exactly the end of the log.
+        Raises OffsetOutOfRange unless ``offset`` is exactly the end of the log, or for an empty log
+        where a file begins; StoreError when the store is closed or read-only.
         """
+        if self._is_closed or self.watermarks.failure:
+            raise StoreError(str(self.root), self._refusal)
         end = self._log.append_raw(offset, data)
-        if not self._is_dispatch_scheduled:
+        if self._loop is None:
+            # A message put next must count on from the ones that came in.
+            self._dispatcher.catch_up()
+        elif not self._is_dispatch_scheduled:
             self._schedule_dispatch()
         return end
 
@@ -231,7 +241,7 @@ class MessageStore:
         topic: str,
         queue_id: int,
         offset: int,
-        limits: GetLimits = _DEFAULT_LIMITS,
+        limits: GetLimits | None = None,
         *,
         tags: frozenset[int] | None = None,
         accept: Callable[[memoryview], bool] | None = None,
@@ -243,7 +253,11 @@ class MessageStore:
         """
         self._dispatch_if_alone()
         return self._reader.get(
-            self._table.get((topic, queue_id)), offset, limits, tags=tags, accept=accept
+            self._table.get((topic, queue_id)),
+            offset,
+            self._limits if limits is None else limits,
+            tags=tags,
+            accept=accept,
         )
 
     def record_at(self, physical_offset: int) -> memoryview | None:
@@ -347,6 +361,7 @@ class MessageStore:
 
     def flush(self) -> None:
         """Block until log, queues, index and checkpoint are on disk; ``state`` tells a failure."""
+        self._flusher.commit_all()
         self._dispatcher.catch_up()
         self._flusher.flush_all()
         self._update_refusal()
@@ -371,11 +386,11 @@ class MessageStore:
             path = self._log.files.drop_first()
             _log.info("file=%s deleted, the log begins at %d now", path, self._log.begin)
             deleted += 1
-        self._follow_log()
+        if deleted or self._followed_begin != self._log.begin:
+            self._follow_log()
         if deleted and state is DiskState.REFUSING:
             self._look_at_disk()
-        if self._dispatcher.failure:
-            self.dispatch()
+        self._try_again()
         self._update_refusal()
         return deleted
 
@@ -397,7 +412,7 @@ class MessageStore:
         if self._clean_timer is not None:
             self._clean_timer.cancel()
         self._flusher.stop()
-        self._log.commit()
+        self._flusher.commit_all()
         self._dispatcher.catch_up()
         self._flusher.flush_all()
         marks = self.watermarks
@@ -444,13 +459,17 @@ class MessageStore:
         self._is_dispatch_scheduled = False
         if self._is_closed:
             return
-        self.dispatch()
         marks = self.watermarks
-        if marks.dispatched < marks.committed and not self._dispatcher.failure:
+        before = marks.dispatched
+        self.dispatch()
+        # Without progress there is half a record, or a full disk: the rest comes, or `clean`.
+        if before < marks.dispatched < marks.committed and not self._is_dispatch_scheduled:
             self._schedule_dispatch()
 
     def _on_progress(self) -> None:
         """Something was committed or flushed, or never will be; on any thread."""
+        if self.watermarks.failure:
+            self._update_refusal()
         if self._loop is None or self._is_closed:
             self.watermarks.release_waiting()
         elif self.watermarks.has_waiting or self.watermarks.failure or self._log.has_pool:
@@ -477,9 +496,22 @@ class MessageStore:
             _log.error("cleaning failed, tried again later: %s", error)
         self._clean_later()
 
+    def _try_again(self) -> None:
+        """Go on with what a full disk had stopped."""
+        index = self._index
+        if index is not None and index.failure:
+            index.failure = ""
+            self._dispatcher.feed_index(index.resume_offset, self.watermarks.dispatched)
+        if self._dispatcher.failure and self._loop is not None:
+            self._dispatch_turn()
+        elif self._dispatcher.failure:
+            self._dispatcher.catch_up()
+
     def _look_at_disk(self) -> DiskState:
         places = [Place(path, self._files.usage(path)) for path in self._layout.log_folders]
-        return self._disk.observe(places, Place(self.root, self._files.usage(self.root)))
+        state = self._disk.observe(places, Place(self.root, self._files.usage(self.root)))
+        self._layout.full_paths = self._disk.full_paths
+        return state
 
     def _file_facts(self) -> list[LogFileFacts]:
         last = self._log.files.last
@@ -495,14 +527,18 @@ class MessageStore:
         ]
 
     def _follow_log(self) -> None:
-        """Let queues and index follow a log whose beginning has gone."""
+        """Let queues and index follow a log whose beginning has gone.
+
+        Their files stay as long as the log's do: those may outlive this process.
+        """
         begin = self._log.begin
-        if begin == self._cleaned_begin:
-            return
-        self._queues.delete_before(begin)
-        if self._index is not None:
-            self._index.delete_before(begin)
-        self._cleaned_begin = begin
+        self._queues.correct_min(begin)
+        disk_begin = self._log.files.disk_begin
+        if disk_begin is not None and disk_begin != self._followed_begin:
+            self._queues.delete_before(disk_begin)
+            if self._index is not None:
+                self._index.delete_before(disk_begin)
+            self._followed_begin = disk_begin
 
     def _update_refusal(self) -> None:
         if self._is_closed:
@@ -517,20 +553,3 @@ class MessageStore:
             self._refusal = self._disk.reason
         else:
             self._refusal = ""
-
-
-def _problem(message: NewMessage) -> str:
-    """Why a topic or queue cannot be; empty when it can."""
-    topic = message.topic
-    try:
-        length = len(topic.encode())
-    except UnicodeEncodeError:
-        return f"topic {topic!r} has no UTF-8 form"
-    length_max = TOPIC_RETRY_BYTES_MAX if topic.startswith(RETRY_PREFIX) else TOPIC_BYTES_MAX
-    if not 0 < length <= length_max:
-        return f"topic of {length} bytes, 1 to {length_max} are possible"
-    if "/" in topic or "\0" in topic or topic in (".", ".."):
-        return f"topic {topic!r} cannot be the name of a folder"
-    if message.queue_id < 0:
-        return f"queue id {message.queue_id} is negative"
-    return ""

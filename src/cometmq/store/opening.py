@@ -80,10 +80,10 @@ def open_parts(
         marks = Watermarks(recovered.end)
         log = _open_log(layout, settings, files, clock, marks, recovered, has_threads=has_threads)
         dispatcher = Dispatcher(log, queues, index, marks, settings)
-        marks.dispatched = recovered.dispatch_begin
         if index is not None and not index.is_complete:
             begin = max(recovered.begin, index.resume_offset)
-            marks.dispatched = min(recovered.dispatch_begin, begin)
+            dispatcher.feed_index(begin, recovered.dispatch_begin)
+        marks.dispatched = recovered.dispatch_begin
         dispatcher.catch_up()
         log.resume()
         on_failure.pop_all()

@@ -54,7 +54,10 @@ class Reader:
             min_offset=queue.min_offset,
             max_offset=queue.max_offset,
         )
-        buffer, begin = queue.bytes_at(offset * ENTRY_BYTES)
+        try:
+            buffer, begin = queue.bytes_at(offset * ENTRY_BYTES)
+        except FileNotFoundError:
+            return _missing_file(queue, offset)
         start = offset * ENTRY_BYTES - begin
         entries = max(limits.entries_max, limits.count)
         stop = min(
@@ -94,8 +97,8 @@ class Reader:
             log_end,
             limits.count,
             limits.bytes_max,
-            limits.count_cold,
-            limits.bytes_cold_max,
+            min(limits.count_cold, limits.count),
+            min(limits.bytes_cold_max, limits.bytes_max),
         )
         if runs:
             result.slices = log.slices(runs)
@@ -112,16 +115,20 @@ class Reader:
         """Let ``accept`` look at each record that matches."""
         warm_begin = self._marks.committed - self._warm_bytes
         for number, physical_offset, size in hits:
+            if size == INT32_MAX:
+                continue
             is_warm = physical_offset >= warm_begin
             if result.count and (
-                result.count >= (limits.count if is_warm else limits.count_cold)
-                or result.bytes + size > (limits.bytes_max if is_warm else limits.bytes_cold_max)
+                result.count >= limits.count
+                or result.bytes + size > limits.bytes_max
+                or (not is_warm and result.count >= limits.count_cold)
+                or (not is_warm and result.bytes + size > limits.bytes_cold_max)
             ):
                 result.next_offset = offset + number
                 return
             record = self._log.record_at(physical_offset)
             if record is None:
-                if not result.count and size != INT32_MAX:
+                if not result.count:
                     result.status = GetStatus.MESSAGE_WAS_REMOVING
             elif accept(record):
                 result.slices.append(record)
@@ -148,12 +155,21 @@ def _outside(queue: ConsumeQueue, offset: int) -> GetResult | None:
     elif offset > high:
         status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, high
     elif not queue.has_file_at(offset * ENTRY_BYTES):
-        entries_per_file = queue.file_bytes // ENTRY_BYTES
-        next_offset = offset - offset % entries_per_file + entries_per_file
-        status = GetStatus.OFFSET_FOUND_NULL
+        return _missing_file(queue, offset)
     else:
         return None
     return GetResult(status, next_offset, min_offset=low, max_offset=high)
+
+
+def _missing_file(queue: ConsumeQueue, offset: int) -> GetResult:
+    """A queue file is not there: go on with the next one."""
+    entries_per_file = queue.file_bytes // ENTRY_BYTES
+    return GetResult(
+        GetStatus.OFFSET_FOUND_NULL,
+        offset - offset % entries_per_file + entries_per_file,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+    )
 
 
 def _with_extension(queue: ConsumeQueue, offset: int, hits: Hits, tags: frozenset[int]) -> Hits:

@@ -60,10 +60,9 @@ def recover_log(
     if first is None or vouched is None:
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
-    begin = max(queues.max_physical, first.begin) if is_clean else vouched
-    if is_clean and not _is_boundary(log, begin):
-        _log.warning("queues end at %d where the log has no record: reading the log", begin)
-        begin, is_clean = vouched, False
+    begin = vouched
+    if is_clean:
+        begin, is_clean = _clean_begin(log, queues, vouched)
     check_crc = settings.is_crc_checked_on_recovery and not is_clean
     end, last_timestamp = _find_end(log, begin, check_crc=check_crc)
     _cut(log, end)
@@ -85,18 +84,21 @@ def _vouched_begin(log: MappedFileQueue, begin_ms: int) -> int:
     return log.first.begin
 
 
-def _is_boundary(log: MappedFileQueue, offset: int) -> bool:
-    """Tell whether a record, a blank or unused room begins at ``offset``."""
-    file = log.find(offset)
-    if file is None:
-        return log.last is not None and offset == log.last.end
-    position = offset - file.begin
-    if file.size - position < record.BLANK_BYTES_MIN:
-        return False
-    size, magic = record.peek(file.view, position)
-    if magic in (MAGIC_V1, MAGIC_V2, record.MAGIC_BLANK):
-        return True
-    return size == 0 and magic == 0
+def _clean_begin(log: MappedFileQueue, queues: ConsumeQueues, vouched: int) -> tuple[int, bool]:
+    """Where the newest record in a queue ends, if it is whole; else this was no clean stop."""
+    assert log.first is not None
+    newest = queues.newest_record()
+    if newest is None or newest[1] <= log.first.begin:
+        return log.first.begin, True
+    begin, end = newest
+    file = log.find(begin)
+    if file is not None and end <= file.end:
+        position = begin - file.begin
+        walk = core.walk_records(file.view, position, end - file.begin, file.begin, 2, True)
+        if walk.ending == Ending.END and len(walk.digests) == 1:
+            return end, True
+    _log.warning("queues know a record at %d that the log does not have: reading the log", begin)
+    return vouched, False
 
 
 def _find_end(log: MappedFileQueue, begin: int, *, check_crc: bool) -> tuple[int, int]:

@@ -282,6 +282,11 @@ class CrashingDisk:
         if self._is_off:
             raise PowerCut
 
+    def _stop_within(self, begin: int, end: int, chance: Random) -> int:
+        """Where the writing of bytes ends when it is cut short: between two pages or sectors."""
+        unit = self._sector_bytes or PAGE_BYTES
+        return max(begin, min(end, chance.randint(begin // unit, end // unit + 1) * unit))
+
     def _take_blocks(self, block_count: int) -> None:
         if self._free_bytes is None:
             return
@@ -354,7 +359,8 @@ class CrashingFile:
         content = bytes(data)
 
         def some_of_it(chance: Random) -> None:
-            part = content[: chance.randint(0, len(content))]
+            stop = self._disk._stop_within(position, position + len(content), chance)
+            part = content[: stop - position]
             with contextlib.closing(DiskFile(self.path)) as file:
                 file.write(position, part)
             self._image.allocate(position, position + len(part))
@@ -367,7 +373,7 @@ class CrashingFile:
     def clear(self, begin: int, end: int) -> bool:
         def some_of_it(chance: Random) -> None:
             with contextlib.closing(DiskFile(self.path)) as file:
-                file.clear(begin, chance.randint(begin, end))
+                file.clear(begin, self._disk._stop_within(begin, end, chance))
 
         with self._disk._event("clear", self.path, some_of_it):
             return self._file.clear(begin, end)

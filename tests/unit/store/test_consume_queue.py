@@ -239,11 +239,24 @@ class TestGaps:
     def test_an_offset_that_was_there_already_is_not_entered_again(self, tmp_path: Path) -> None:
         with open_store(tmp_path) as store:
             put_all(store, b"0", b"1")
-            store.append_raw(store.log_end, raw_record(store.log_end, 0, b"again"))
+            store.append_raw(store.log_end, raw_record(store.log_end, 1, b"again"))
             put_all(store, b"2")
 
             assert store.max_offset(TOPIC, 0) == 3
             assert bodies(store) == [b"0", b"1", b"2"]
+
+    def test_offset_0_again_says_that_the_topic_was_made_anew(self, root: Path) -> None:
+        with open_store(root) as store:
+            put_all(store, *numbered(QUEUE_ENTRIES + 5))
+            for number in range(3):
+                record = raw_record(store.log_end, number, b"new %d" % number)
+                store.append_raw(store.log_end, record)
+
+            assert (store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)) == (0, 3)
+            assert bodies(store) == [b"new 0", b"new 1", b"new 2"]
+        assert len(queue_files(root)) == 1
+        with open_store(root) as store:
+            assert bodies(store) == [b"new 0", b"new 1", b"new 2"]
 
 
 class TestBounds:

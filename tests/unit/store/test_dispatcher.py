@@ -10,6 +10,7 @@ from cometmq.store import GetStatus, PutStatus
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.testing import CrashingDisk, DiskEvent
 from tests.unit.store.builders import (
+    INDEX_ENTRIES,
     QUEUE_ENTRIES,
     TOPIC,
     FakeLoop,
@@ -30,14 +31,20 @@ from tests.unit.store.builders import (
 class FullForQueues:
     """A listener of a disk that has no room for queue files while ``is_full``."""
 
+    part = "consumequeue"
+
     def __init__(self, disk: CrashingDisk, *, kind: str = "allocate") -> None:
         self.is_full = True
         self._kind = kind
         disk.on_event(self._on_event)
 
     def _on_event(self, event: DiskEvent) -> None:
-        if self.is_full and event.kind == self._kind and part_of(event.path) == "consumequeue":
+        if self.is_full and event.kind == self._kind and part_of(event.path) == self.part:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class FullForTheIndex(FullForQueues):
+    part = "index"
 
 
 class TestWithALoop:
@@ -351,6 +358,51 @@ class TestFullDisk:
         with open_store(root) as store:
             assert bodies(store) == numbered(3)
         assert not (root / "abort").exists()
+
+
+class TestFullDiskForTheIndex:
+    @pytest.mark.parametrize("kind", ["allocate", "create"])
+    def test_queues_go_on_and_the_state_tells(self, kind: str, root: Path) -> None:
+        disk = CrashingDisk(root)
+        with open_store(root, files=disk) as store:
+            full = FullForTheIndex(disk, kind=kind)
+            put_all(store, *numbered(3), keys="k")
+
+            assert bodies(store) == numbered(3)
+            assert "No space left" in store.state.index_failure
+            assert store.query(TOPIC, "k") == []
+            full.is_full = False
+
+    def test_what_is_missing_is_made_up_for_when_there_is_room_again(self, root: Path) -> None:
+        disk = CrashingDisk(root)
+        with open_store(root, files=disk) as store:
+            before = put_all(store, b"0", keys="k")
+            store.dispatch()
+            full = FullForTheIndex(disk, kind="create")
+            during = put_all(store, *numbered(INDEX_ENTRIES), keys="k")
+            store.dispatch()
+            full.is_full = False
+            store.clean()
+            after = put_all(store, b"2", keys="k")
+
+            assert store.state.index_failure == ""
+            results = [*before, *during, *after]
+            assert store.query(TOPIC, "k", limit=64) == [one.physical_offset for one in results]
+
+    @pytest.mark.parametrize("before", [0, 5])
+    def test_or_at_the_latest_when_the_store_is_opened_again(self, before: int, root: Path) -> None:
+        disk = CrashingDisk(root)
+        with open_store(root, files=disk) as store:
+            results = put_all(store, *numbered(before), keys="k")
+            store.dispatch()
+            full = FullForTheIndex(disk, kind="create")
+            results += put_all(store, *numbered(INDEX_ENTRIES), keys="k")
+            store.dispatch()
+            full.is_full = False
+
+        with open_store(root) as store:
+            found = store.query(TOPIC, "k", limit=64)
+            assert found == [one.physical_offset for one in results]
 
 
 def test_a_message_in_the_index_only_is_found(root: Path) -> None:

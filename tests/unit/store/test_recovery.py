@@ -105,6 +105,7 @@ class TestKilledProcess:
             assert bodies(store) == numbered(50)
             assert len(store.query(TOPIC, "k", limit=64)) == 50
 
+    @pytest.mark.slow
     def test_at_any_point(self, killed: Kill, tmp_path: Path) -> None:
         """Each step of recovery is the last one of a process once."""
         copy = killed(lambda store: put_all(store, *numbered(30), keys="k"))

@@ -99,7 +99,8 @@ final class Filler {
         for (int size : new int[] {1, 10, 30}) {
             List<Message> batch = new ArrayList<>();
             for (int i = 0; i < size; i++) {
-                batch.add(new Message("Batch", "even" + i % 2, "batch-" + size + "-" + i, text("batch " + size + " " + i)));
+                String name = "batch-" + size + "-" + i;
+                batch.add(new Message("Batch", "even" + i % 2, name, text(name)));
             }
             SendResult result = producer.send(batch);
             String[] ids = result.getMsgId().split(",");
@@ -125,7 +126,8 @@ final class Filler {
 
     private void delayed(DefaultMQProducer producer, int level, int count) throws Exception {
         for (int i = 0; i < count; i++) {
-            Message message = new Message("Delay", "late", "delay-" + level + "-" + i, text("delayed " + level + " " + i));
+            String name = "delay-" + level + "-" + i;
+            Message message = new Message("Delay", "late", name, text(name));
             message.setDelayTimeLevel(level);
             report("delayed " + level, message, producer.send(message));
         }

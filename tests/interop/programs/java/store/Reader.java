@@ -31,20 +31,6 @@ final class Reader {
         });
     }
 
-    void bounds() throws Exception {
-        withConsumer(consumer -> {
-            for (String name : options.list("queues")) {
-                MessageQueue queue = queue(name);
-                events.print(
-                    "event", "bounds",
-                    "topic", queue.getTopic(),
-                    "queueId", queue.getQueueId(),
-                    "min", consumer.minOffset(queue),
-                    "max", consumer.maxOffset(queue));
-            }
-        });
-    }
-
     /** The offset at each time: "topic@id@timestamp,...". */
     void search() throws Exception {
         withConsumer(consumer -> {

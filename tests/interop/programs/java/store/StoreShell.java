@@ -56,9 +56,6 @@ public final class StoreShell {
             case "pull":
                 new Reader(options, events).pull();
                 break;
-            case "bounds":
-                new Reader(options, events).bounds();
-                break;
             case "search":
                 new Reader(options, events).search();
                 break;
