@@ -60,6 +60,7 @@ def everything() -> list[Part]:
         unit_part("unit tests, compiled core"),
         unit_part("unit tests, plain core", environment={"COMETMQ_PURE": "1"}),
         *newer_python_parts(),
+        Part("crash tests", pytest("tests/crash")),
         Part("packaging", pytest("tests/packaging")),
         Part("interop", pytest("tests/interop")),
     ]

@@ -67,13 +67,17 @@ class AimedFiles:
     def entries(self, folder: Path) -> list[Entry]:
         return self._files.entries(folder)
 
-    def create(self, path: Path, size: int) -> None:
+    def create(self, path: Path, size: int, *, durable: bool = True) -> None:
         def half() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
 
         with self.change("create", path, half):
-            self._files.create(path, size)
+            self._files.create(path, size, durable=durable)
+
+    def settle(self, path: Path) -> None:
+        with self.change("settle", path, path.exists):
+            self._files.settle(path)
 
     def open(self, path: Path) -> "AimedFile":
         return AimedFile(self, path)

@@ -78,16 +78,18 @@ def test_pages_written_since_the_last_sync_are_kept_or_lost_one_by_one(tmp_path:
 
 
 def test_the_same_seed_loses_the_same_pages(tmp_path: Path) -> None:
-    found = []
-    for name in ("first", "second"):
-        disk = CrashingDisk(tmp_path / name)
-        with opened(disk, tmp_path / name / "file", pages=64) as file:
-            write(file, NEW * 64)
-        disk.crash(4)
-        found.append(read(tmp_path / name / "file"))
+    found: dict[str, list[bytes]] = {"first": [], "second": []}
+    for name, losses in found.items():
+        for seed in range(10):
+            path = tmp_path / name / str(seed) / "file"
+            disk = CrashingDisk(path.parent)
+            with opened(disk, path, pages=64) as file:
+                write(file, NEW * 64)
+            disk.crash(seed)
+            losses.append(read(path))
 
-    assert found[0] == found[1]
-    assert len(set(found[0])) == 2
+    assert found["first"] == found["second"]
+    assert len(set(found["first"])) > 3
 
 
 def test_pages_can_be_torn_between_sectors(tmp_path: Path) -> None:
@@ -123,6 +125,28 @@ def test_a_replaced_file_has_its_new_content(disk: CrashingDisk, path: Path, see
     disk.crash(seed)
 
     assert path.read_bytes() == b"second one"
+
+
+def test_a_file_without_a_durable_name_is_there_or_not_until_it_is_settled(
+    tmp_path: Path,
+) -> None:
+    survived = set()
+    for seed in SEEDS:
+        root = tmp_path / str(seed)
+        disk = CrashingDisk(root)
+        settled, others = root / "topic" / "0" / "a", [root / "topic" / "1" / n for n in "bc"]
+        for path in (settled, *others):
+            disk.create(path, 1, durable=False)
+            assert disk.durable(path) is None
+        disk.settle(settled)
+        assert disk.durable(settled) == b"\0"
+
+        disk.crash(seed)
+
+        assert settled.exists()
+        survived.add("".join(path.name for path in others if path.exists()))
+
+    assert survived == {"", "b", "bc"}  # the names reach the disk in their order
 
 
 def test_a_removed_file_stays_removed(disk: CrashingDisk, path: Path) -> None:

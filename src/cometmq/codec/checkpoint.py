@@ -2,6 +2,13 @@
 
 Five i64 at the start of a 4096-byte page; 4.x knows the first three and leaves the others 0. No
 value can be trusted to be complete: brokers write the page now and then, not with every message.
+
+Store times go back when a clock is set back, so we also say it by position, in a part of the page
+that Apache neither reads nor writes::
+
+    64   8 bytes "CometMQ1"
+    72   i64 x 3, a copy of the first three fields: they differ once Apache has written the page
+    96   i64 log position before which everything is on disk
 """
 
 from __future__ import annotations
@@ -19,6 +26,9 @@ if TYPE_CHECKING:
 PAGE_BYTES: Final = 4096
 
 _FIELDS = struct.Struct(">qqqqq")
+_POSITION = struct.Struct(">8sqqqq")
+_POSITION_AT = 64
+_MARK = b"CometMQ1"
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
@@ -31,13 +41,27 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
     confirmed_offset: int = 0
 
 
-def pack(checkpoint: Checkpoint) -> bytes:
-    """Return the whole page."""
+def pack(checkpoint: Checkpoint, position: int | None = None) -> bytes:
+    """Return the whole page; ``position`` is that of the log, see above."""
+    page = bytearray(PAGE_BYTES)
+    times = (checkpoint.log_timestamp, checkpoint.queue_timestamp, checkpoint.index_timestamp)
     try:
-        fields = _FIELDS.pack(*msgspec.structs.astuple(checkpoint))
+        _FIELDS.pack_into(page, 0, *msgspec.structs.astuple(checkpoint))
+        if position is not None:
+            _POSITION.pack_into(page, _POSITION_AT, _MARK, *times, position)
     except struct.error as error:
         raise LocalProtocolError(f"a checkpoint value does not fit: {error}") from error
-    return fields.ljust(PAGE_BYTES, b"\0")
+    return bytes(page)
+
+
+def unpack_position(data: ReadableBuffer) -> int | None:
+    """Return the log position of a page that we were the last to write; None of any other."""
+    try:
+        mark, *times, position = _POSITION.unpack_from(data, _POSITION_AT)
+        fields = _FIELDS.unpack_from(data)
+    except struct.error:
+        return None
+    return position if mark == _MARK and tuple(times) == fields[:3] and position >= 0 else None
 
 
 def unpack(data: ReadableBuffer) -> Checkpoint:

@@ -24,9 +24,11 @@ class CheckpointFile:
         self._files = files
         self._path = path
         self._has_file = False
+        # Everything before this log position is on disk; None when somebody else wrote the page.
+        self.position: int | None = None
         self.last = self._load()
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint, position: int | None) -> None:
         """Write the page and return when it is on disk."""
         if not self._has_file:
             self._files.create(self._path, page.PAGE_BYTES)
@@ -34,11 +36,12 @@ class CheckpointFile:
         file = self._files.open(self._path)
         try:
             file.allocate(0, page.PAGE_BYTES)
-            file.write(0, page.pack(checkpoint))
+            file.write(0, page.pack(checkpoint, position))
             file.sync()
         finally:
             file.close()
         self.last = checkpoint
+        self.position = position
 
     @property
     def begin_ms(self) -> int:
@@ -52,6 +55,7 @@ class CheckpointFile:
             self._files.remove(self._path)
             return Checkpoint()
         self._has_file = content is not None
+        self.position = page.unpack_position(content or b"")
         try:
             return page.unpack(content or b"")
         except RemoteProtocolError:

@@ -44,6 +44,7 @@ class ConsumeQueue:
         "folder",
         "is_dirty",
         "is_hot",
+        "is_unsettled",
         "max_offset",
         "max_physical",
         "min_offset",
@@ -82,6 +83,8 @@ class ConsumeQueue:
         # Entries from here on may not be on disk.
         self.is_dirty = False
         self.dirty_begin = 0
+        # Has files whose names may not be on disk.
+        self.is_unsettled = False
         # Looks up tags codes that are addresses of extension units; most queues have none.
         self.extension: QueueExtension | None = None
 
@@ -238,6 +241,7 @@ class ConsumeQueue:
         """Map the file for a byte position, making it if need be, and give it blocks."""
         begin = position - position % self.file_bytes
         if begin > self._last_begin or self._last_begin < 0:
+            self.is_unsettled = True
             self._mappings.create(self.path(begin), self.file_bytes)
             if self._first_begin < 0:
                 self._first_begin = begin
@@ -317,6 +321,7 @@ class ConsumeQueue:
         if self._last_begin >= 0 and end < self._last_begin + self.file_bytes:
             self._mappings.clear(self.path(self._last_begin), end - self._last_begin)
         self.next_offset = self.max_offset
+        self.dirty_begin = min(self.dirty_begin, self.max_offset)
         self.max_physical = -1
         for offset in range(self.max_offset - 1, self.min_offset - 1, -1):
             physical_offset, size, _ = self.entry(offset)

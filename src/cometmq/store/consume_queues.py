@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections import deque
 from pathlib import Path
@@ -145,6 +146,10 @@ class ConsumeQueues:
 
     def _sync(self, queue: ConsumeQueue, begin: int, end: int) -> None:
         first = begin - begin % queue.file_bytes
+        if queue.is_unsettled:
+            queue.is_unsettled = False
+            with contextlib.suppress(FileNotFoundError):
+                self._files.settle(Path(queue.path(first)))
         for file_begin in range(first, end, queue.file_bytes):
             try:
                 file = self._files.open(Path(queue.path(file_begin)))

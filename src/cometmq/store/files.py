@@ -82,11 +82,17 @@ class Files(Protocol):
         """What a folder holds, ordered by name; empty when there is no such folder."""
         ...
 
-    def create(self, path: Path, size: int) -> None:
+    def create(self, path: Path, size: int, *, durable: bool = True) -> None:
         """Make a file of ``size`` zero bytes, with its folder; the name may not exist yet.
 
-        The name is durable when this returns, or the file is not there.
+        The name is durable when this returns, or the file is not there. If it is not to be
+        durable yet, nothing waits for the disk, and a crash may take the file away until
+        ``settle``; of several such files the later ones go first.
         """
+        ...
+
+    def settle(self, path: Path) -> None:
+        """Make the names of a file and of the two folders above it durable."""
         ...
 
     def open(self, path: Path) -> File: ...
@@ -150,13 +156,18 @@ class DiskFile:
 
     def clear(self, begin: int, end: int) -> bool:
         zeros = bytes(1 << 20)
+        found = bytearray(len(zeros))
         was_dirty = False
         while (begin := self._next_data(begin, end)) < end:
-            stop = min(end, begin + len(zeros))
-            if any(os.pread(self._fd, stop - begin, begin)):
-                was_dirty = True
-                self.write(begin, memoryview(zeros)[: stop - begin])
-            begin = stop
+            length = min(end - begin, len(zeros))
+            with memoryview(found)[:length] as part, memoryview(zeros)[:length] as nothing:
+                length = os.preadv(self._fd, [part], begin)
+                if part[:length] != nothing[:length]:
+                    was_dirty = True
+                    self.write(begin, nothing[:length])
+            if length == 0:
+                break
+            begin += length
         return was_dirty
 
     def sync(self) -> None:
@@ -189,18 +200,27 @@ class DiskFiles:
             return []
         return sorted(entries)
 
-    def create(self, path: Path, size: int) -> None:
-        saved_file.make_folder(path.parent)
+    def create(self, path: Path, size: int, *, durable: bool = True) -> None:
+        if durable:
+            saved_file.make_folder(path.parent)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(fd, size)
-            os.fsync(fd)
+            if durable:
+                os.fsync(fd)
         except OSError:
             path.unlink()
             raise
         finally:
             os.close(fd)
-        saved_file.sync_folder(path.parent)
+        if durable:
+            saved_file.sync_folder(path.parent)
+
+    def settle(self, path: Path) -> None:
+        for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
+            saved_file.sync_folder(folder)
 
     def open(self, path: Path) -> DiskFile:
         return DiskFile(path)

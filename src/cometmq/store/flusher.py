@@ -64,6 +64,8 @@ class Flusher:
         self._clock = clock
         # Called after commits, flushes and the failure, on whatever thread did them.
         self._on_progress = on_progress
+        # The position in the last checkpoint, or where the log ended when it was opened.
+        self._vouched = marks.dispatched
         # One at a time: the thread, or somebody who flushes by hand.
         self._lock = threading.Lock()
         self._wake = threading.Condition()
@@ -211,6 +213,7 @@ class Flusher:
 
     def _flush_thoroughly(self) -> None:
         """Sync all queues and the index, and only then say so in the checkpoint."""
+        position = min(self._marks.dispatched, self._marks.flushed)
         queue_timestamp = self._dispatcher.last_timestamp
         log_timestamp = self._log.flushed_timestamp
         self._queues.sync_dirty(pages_least=0, between=self._serve_waiting)
@@ -229,8 +232,9 @@ class Flusher:
             queue_timestamp=queue_timestamp or before.queue_timestamp,
             index_timestamp=index_timestamp,
         )
-        if after != before:
-            self._checkpoint.save(after)
+        if after != before or position != self._vouched:
+            self._checkpoint.save(after, position)
+            self._vouched = position
 
     def _fail(self, error: BaseException) -> None:
         _log.error("flush failed, the store is read-only from now on: %s", error)

@@ -150,4 +150,4 @@ def _lower_checkpoint(checkpoint: CheckpointFile, index: KeyIndex) -> None:
     """Take back what the checkpoint says of index files that were cut, before they grow again."""
     if index.synced_timestamp < checkpoint.last.index_timestamp:
         lowered = msgspec.structs.replace(checkpoint.last, index_timestamp=index.synced_timestamp)
-        checkpoint.save(lowered)
+        checkpoint.save(lowered, checkpoint.position)

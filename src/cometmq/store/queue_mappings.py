@@ -78,7 +78,8 @@ class QueueMappings:
             found[0].close()
 
     def create(self, path: str, size: int) -> None:
-        self._files.create(Path(path), size)
+        """Make a file without waiting for the disk; whoever syncs the queue settles its name."""
+        self._files.create(Path(path), size, durable=False)
 
     def remove(self, path: str) -> None:
         self._files.remove(Path(path))

@@ -55,14 +55,15 @@ def recover_log(
     size = layout.log_file_bytes
     log = MappedFileQueue(files, size, [MappedFile(files, path, size) for path in layout.log_files])
     first = log.first
-    vouched = None if first is None else _vouched_begin(log, checkpoint.begin_ms)
+    vouched = None if first is None else _vouched_begin(log, checkpoint)
     queues.load(vouched=None if is_clean else vouched)
     if first is None or vouched is None:
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
-    begin = vouched
+    newest = queues.newest_record() or (first.begin, first.begin)
+    begin = min(vouched, max(first.begin, newest[1]))
     if is_clean:
-        begin, is_clean = _clean_begin(log, queues, vouched)
+        begin, is_clean = _clean_begin(log, *newest)
     check_crc = settings.is_crc_checked_on_recovery and not is_clean
     end, last_timestamp = _find_end(log, begin, check_crc=check_crc)
     _cut(log, end)
@@ -72,25 +73,34 @@ def recover_log(
     return RecoveredLog(log, first.begin, end, min(begin, end), last_timestamp)
 
 
-def _vouched_begin(log: MappedFileQueue, begin_ms: int) -> int:
-    """Begin of the newest file whose first record is old enough to be surely complete."""
+def _vouched_begin(log: MappedFileQueue, checkpoint: CheckpointFile) -> int:
+    """The log position up to which the checkpoint says that everything is on disk.
+
+    Only our own say it by position. Others give a time: then it is the begin of the newest file
+    whose first record is old enough.
+    """
+    position, begin_ms = checkpoint.position, checkpoint.begin_ms
+    assert log.first is not None
+    assert log.last is not None
+    if position is not None and log.first.begin <= position <= log.last.end:
+        return position
     for file in reversed(tuple(log)):
         size, magic = record.peek(file.view, 0)
         if magic in (MAGIC_V1, MAGIC_V2) and size > 0:
             timestamp = store_timestamp(file.view, 0)
             if 0 < timestamp <= begin_ms:
                 return file.begin
-    assert log.first is not None
     return log.first.begin
 
 
-def _clean_begin(log: MappedFileQueue, queues: ConsumeQueues, vouched: int) -> tuple[int, bool]:
-    """Where the newest record in a queue ends, if it is whole; else this was no clean stop."""
+def _clean_begin(log: MappedFileQueue, begin: int, end: int) -> tuple[int, bool]:
+    """Where the newest record in a queue, ``[begin, end)``, ends.
+
+    If it is not whole this was no clean stop after all, and its file is to be read.
+    """
     assert log.first is not None
-    newest = queues.newest_record()
-    if newest is None or newest[1] <= log.first.begin:
+    if end <= log.first.begin:
         return log.first.begin, True
-    begin, end = newest
     file = log.find(begin)
     if file is not None and end <= file.end:
         position = begin - file.begin
@@ -98,7 +108,9 @@ def _clean_begin(log: MappedFileQueue, queues: ConsumeQueues, vouched: int) -> t
         if walk.ending == Ending.END and len(walk.digests) == 1:
             return end, True
     _log.warning("queues know a record at %d that the log does not have: reading the log", begin)
-    return vouched, False
+    file = file or log.last
+    assert file is not None
+    return file.begin, False
 
 
 def _find_end(log: MappedFileQueue, begin: int, *, check_crc: bool) -> tuple[int, int]:

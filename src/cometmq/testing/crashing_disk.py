@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EventKind = Literal[
-    "create", "allocate", "write", "clear", "sync", "replace", "remove", "remove_folder"
+    "create",
+    "settle",
+    "allocate",
+    "write",
+    "clear",
+    "sync",
+    "replace",
+    "remove",
+    "remove_folder",
 ]
 
 
@@ -68,6 +76,8 @@ class CrashingDisk:
         self._images = {
             path: DurableImage(path.read_bytes(), has_blocks=True) for path in _files_below(root)
         }
+        # Files whose names are not on disk yet, in the order they were made.
+        self._unsettled: list[Path] = []
         self._lock_holders: dict[Path, object] = {}
         # Handed out and perhaps still in use.
         self._open_files: set[CrashingFile] = set()
@@ -90,13 +100,15 @@ class CrashingDisk:
         """Lose, by ``seed``, some of the pages that were not synced; then the machine is on again.
 
         Each page that differs from the last sync is kept or lost independently of the others. What
-        was created, replaced or removed stays so; a call that ``PowerCut`` interrupted has done
-        all, nothing or a part of its work. Locks are free, and the mappings of the time before
+        was created, replaced or removed stays so, except files made without a durable name: of
+        those not settled yet the last ones may be gone. A call that ``PowerCut`` interrupted has
+        done all, nothing or a part of its work. Locks are free, and the mappings of the time before
         have nothing to do with the files any more.
         """
         chance = Random(seed)
         self._close_everything()
         self._unfinished(chance)
+        self._lose_names(chance)
         for path in _files_below(self._root):
             self._lose(path, chance)
         self._images = {path: image for path, image in self._images.items() if path.exists()}
@@ -146,7 +158,7 @@ class CrashingDisk:
     def durable(self, path: Path) -> bytes | None:
         """What of a file would survive any crash; None when the file might not."""
         image = self._images.get(path)
-        return None if image is None else image.content
+        return None if image is None or path in self._unsettled else image.content
 
     # What a store asks of it: the ``Files`` protocol.
 
@@ -154,7 +166,7 @@ class CrashingDisk:
         self._require_power()
         return self._files.entries(folder)
 
-    def create(self, path: Path, size: int) -> None:
+    def create(self, path: Path, size: int, *, durable: bool = True) -> None:
         def some_of_it(chance: Random) -> None:
             if not path.exists() and chance.random() < 3 / 4:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,12 +174,21 @@ class CrashingDisk:
                     content = bytes(chance.choice((0, size)))
                     path.write_bytes(content)
                     self._images[path] = DurableImage(content, has_blocks=False)
+                    if not durable:
+                        self._unsettled.append(path)
 
         with self._event("create", path, some_of_it):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
                 file.truncate(size)
             self._images[path] = DurableImage(bytes(size), has_blocks=False)
+            if not durable:
+                self._unsettled.append(path)
+
+    def settle(self, path: Path) -> None:
+        with self._event("settle", path, _nothing):
+            folders = (path.parent, path.parent.parent, path.parent.parent.parent)
+            self._unsettled = [one for one in self._unsettled if one.parent not in folders]
 
     def open(self, path: Path) -> "CrashingFile":
         self._require_power()
@@ -302,6 +323,15 @@ class CrashingDisk:
     def _note_unallocated(self, path: Path, image: DurableImage, content: bytes) -> None:
         self.unallocated_writes += [(path, where) for where in image.unallocated(content)]
 
+    def _lose_names(self, chance: Random) -> None:
+        """Names reach the disk in the order they were given; some of the last may not have."""
+        if not self._unsettled:
+            return
+        kept = chance.choice((0, len(self._unsettled), chance.randint(0, len(self._unsettled))))
+        for path in self._unsettled[kept:]:
+            path.unlink(missing_ok=True)
+        self._unsettled.clear()
+
     def _lose(self, path: Path, chance: Random) -> None:
         content = path.read_bytes()
         if path not in self._images:  # a lock, or made behind our back: nothing of it was synced
@@ -340,7 +370,7 @@ class CrashingFile:
         self._image = image
         self._file = DiskFile(path)
         # Not by name: the file may be removed while it is open.
-        self._reader = path.open("rb", buffering=0)
+        self._reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def map(self, *, writable: bool) -> mmap:
         self._disk._require_power()
@@ -393,11 +423,10 @@ class CrashingFile:
         if self in self._disk._open_files:
             self._disk._open_files.remove(self)
             self._file.close()
-            self._reader.close()
+            os.close(self._reader)
 
     def _content(self) -> bytes:
-        reader = self._reader.fileno()
-        return os.pread(reader, os.fstat(reader).st_size, 0)
+        return os.pread(self._reader, os.fstat(self._reader).st_size, 0)
 
 
 def _nothing(chance: Random) -> None:

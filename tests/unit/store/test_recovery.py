@@ -584,6 +584,7 @@ class TestCheckpoint:
             put(store, message(b"newest"))
             store.flush()
             copy = killed_copy(root, tmp_path / "killed")
+        patch(copy / "checkpoint", 64, bytes(40))  # as if another program had written it
         flip(log_files(copy)[0], 1500 + 100)
 
         with open_store(copy) as store:
