@@ -38,9 +38,11 @@ class Ledger:
         self.promised: dict[int, Place] = {}
         # Numbers that were put, or may have been, in order, for each writer.
         self.runs: list[Sequence[int]] = []
-        # The log must not begin before this position, and not after the other.
+        # Where the log began when it was last looked at; later only if there was cleaning since.
         self.log_begin = 0
         self.is_cleaned = False
+        # What lies before this position was deleted, or was about to be when the writer died.
+        self.cleaned_begin = 0
 
     @property
     def next_number(self) -> int:
@@ -58,7 +60,7 @@ class Ledger:
                 case ["kept", number, queue_offset, physical_offset]:
                     self.promised[int(number)] = Place(int(queue_offset), int(physical_offset))
                 case ["cleaned", log_begin]:
-                    self.log_begin = int(log_begin)
+                    self.cleaned_begin = int(log_begin)
         self.runs.append(range(first, stop))
         self.is_cleaned |= is_cleaning
 
@@ -77,31 +79,34 @@ class Ledger:
             number = messages.number_of(record)
             assert number not in found, f"message {number} is there twice"
             found[number] = record
-        self._claim_promises(store, found)
+        self._claim_begin(store)
+        begin = max(self.cleaned_begin, store.log_begin)
+        lasting = {number: one for number, one in found.items() if one.physical_offset >= begin}
+        self._claim_promises(lasting, begin)
         self._claim_order(found)
-        self._claim_runs(store, found)
+        self._claim_runs(lasting, begin)
         self._claim_keys(store, found)
-        self.log_begin = store.log_begin
-        self.is_cleaned = False
         return found
 
-    def _claim_promises(self, store: MessageStore, found: dict[int, Record]) -> None:
-        assert store.log_begin == self.log_begin or self.is_cleaned, (store.log_begin, vars(self))
-        assert store.log_begin >= self.log_begin, (store.log_begin, self.log_begin)
+    def _claim_begin(self, store: MessageStore) -> None:
+        assert store.log_begin == self.log_begin or self.is_cleaned, store.log_begin
+        assert store.log_begin >= self.log_begin, store.log_begin
+        self.log_begin = store.log_begin
+        self.is_cleaned = False
+
+    def _claim_promises(self, found: dict[int, Record], begin: int) -> None:
         for number, place in self.promised.items():
-            if place.physical_offset < store.log_begin:
-                assert number not in found, f"message {number} is before the log"
-                continue
-            assert number in found, f"message {number}, promised at {place}, is lost"
-            record = found[number]
-            assert Place(record.queue_offset, record.physical_offset) == place, number
+            if place.physical_offset >= begin:
+                assert number in found, f"message {number}, promised at {place}, is lost"
+                record = found[number]
+                assert Place(record.queue_offset, record.physical_offset) == place, number
 
     def _claim_order(self, found: dict[int, Record]) -> None:
         """Messages lie in the log as they were put; ``read_all`` has seen to the queues."""
         offsets = [found[number].physical_offset for number in sorted(found)]
         assert offsets == sorted(offsets)
 
-    def _claim_runs(self, store: MessageStore, found: dict[int, Record]) -> None:
+    def _claim_runs(self, found: dict[int, Record], log_begin: int) -> None:
         """What is left of each writer's messages is the first ones, without a hole."""
         for run in self.runs:
             there = [number for number in run if number in found]
@@ -110,7 +115,7 @@ class Ledger:
             begin = run.index(there[0])
             assert there == list(run[begin : begin + len(there)]), (run, there)
             if begin:
-                assert store.log_begin > 0, (run, there[0])
+                assert log_begin > 0, (run, there[0])
                 # The front of the log is gone, so there is nothing of the runs before.
                 assert min(found) == there[0], (run, there[0], min(found))
         known = {number for run in self.runs for number in run}

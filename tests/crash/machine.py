@@ -64,6 +64,11 @@ class Machine:
             self._settle(end=self._store.watermarks.flushed)
         self.disk.crash(seed)
 
+    def clean(self) -> None:
+        self.ledger.is_cleaned = True
+        self.store.clean()
+        self.ledger.cleaned_begin = self.store.log_begin
+
     def put(self, count: int) -> None:
         for _ in range(count):
             number = self._next_number()
@@ -91,8 +96,7 @@ class Machine:
             case "dispatch":
                 self.store.dispatch(chance.randint(1, 20))
             case "clean":
-                self.ledger.is_cleaned = True
-                self.store.clean()
+                self.clean()
             case "reopen":
                 self.close()
                 self.open()

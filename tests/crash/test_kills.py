@@ -51,21 +51,22 @@ KINDS: dict[str, Callable[[Random], Change]] = {
     "random moment, sync": lambda chance: {"is_sync": True},
     "random moment, async": lambda chance: {"is_sync": False},
     "log file roll": lambda chance: {
-        "aim": aimed(chance, "create allocate sync", "*/commitlog/*", "run")
+        "aim": aimed(chance, "create allocate sync", "*/commitlog/*", "run", nth_max=2)
     },
     "queue file": lambda chance: {
-        "aim": aimed(chance, "create allocate sync", "*/consumequeue/*", "run", nth_max=12)
+        "aim": aimed(chance, "create allocate sync", "*/consumequeue/*", "run", nth_max=4)
     },
     "index file": lambda chance: {
-        "aim": aimed(chance, "create allocate sync write", "*/index/*", "run")
+        "aim": aimed(chance, "create allocate sync", "*/index/*", "run", nth_max=2)
     },
-    "checkpoint": lambda chance: {
-        "aim": aimed(chance, "create write write write sync sync sync", "*/checkpoint", nth_max=3)
-    },
+    "checkpoint": lambda chance: {"aim": aimed(chance, "write sync", "*/checkpoint", nth_max=3)},
     "cleaning": lambda chance: {
         "is_cleaning": True,
         "clean_chance": 0.3,
-        "aim": aimed(chance, "*", "*", "clean", nth_max=12),
+        # Log files are removed on a thread, perhaps when cleaning is over.
+        "aim": aimed(chance, "*", "*", "clean", nth_max=12)
+        if chance.random() < 0.5
+        else aimed(chance, "remove", "*/commitlog/*", nth_max=2),
     },
     "recovery": lambda chance: {"aim": aimed(chance, "*", "*", "open", nth_max=8)},
     "recovery, random moment": lambda chance: {},

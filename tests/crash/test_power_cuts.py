@@ -113,8 +113,7 @@ def tell_story(machine: Machine) -> None:
         machine.clock.advance(5)
         machine.store.flush_step()
     machine.store.flush()
-    machine.ledger.is_cleaned = True
-    machine.store.clean()
+    machine.clean()
     machine.put(10)
     machine.close()
     machine.open()

@@ -195,24 +195,23 @@ class StoreModel:
             # An empty one is only worth something as the last: then the queue was deleted.
             self._lives[queue] = [life for life in kept[:-1] if life] + kept[-1:]
 
-    def come_back(self, queue: Queue, min_offset: int) -> None:
-        """A deleted queue is there again, with the last of its messages from ``min_offset`` on."""
-        assert self.is_deleted(queue), queue
-        self._lives[queue].pop()
-        self._floors[queue] = min_offset
+    def may_come_back(self, queue: Queue, min_offset: int) -> None:
+        """Take note when a deleted queue is there again, or more of it: from ``min_offset`` on.
+
+        It then has the last of its messages, those that a restart found in the log.
+        """
+        lives = self._lives.get(queue, [[]])
+        if not lives[-1] and len(lives) > 1:
+            lives.pop()
+            self._floors[queue] = min_offset
+        elif queue in self._floors:
+            self._floors[queue] = min(self._floors[queue], min_offset)
 
     # --- reading ---
 
     def queues(self) -> list[Queue]:
         """Those that have messages, or had some that are gone from the log by now."""
         return sorted(queue for queue in self._lives if self.max_offset(queue))
-
-    def is_deleted(self, queue: Queue) -> bool:
-        """Whether a queue was deleted, got no message since, and still has some in the log."""
-        lives = self._lives.get(queue, [[]])
-        return not lives[-1] and any(
-            stored.begin >= self.begin for life in lives for stored in life
-        )
 
     def seen_in_log(self, queue: Queue, log_begin: int) -> list[Stored]:
         """The queue as somebody knows it who has only the log, from ``log_begin`` on."""

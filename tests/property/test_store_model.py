@@ -485,8 +485,8 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model.delete_topic(self.half_deleted)
                 self.half_deleted = None
             for queue in QUEUES:
-                if self.model.is_deleted(queue) and self.store.max_offset(*queue):
-                    self.model.come_back(queue, self.store.min_offset(*queue))
+                if self.store.max_offset(*queue):
+                    self.model.may_come_back(queue, self.store.min_offset(*queue))
             claim_same(self.store, self.model)
             claim_consistent(self.root, self.settings)
 

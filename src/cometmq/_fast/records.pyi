@@ -60,6 +60,9 @@ def select(
     count_cold_max: int,
     bytes_cold_max: int,
 ) -> Any: ...
+def slice_runs(
+    view: memoryview, base: int, runs: list[tuple[int, int]], begin: int
+) -> list[memoryview]: ...
 def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]: ...
 def walk(
     data: ReadableBuffer, begin: int, end: int, base: int, limit: int, check_crc: bool
@@ -72,16 +75,6 @@ def put_entries(
     physical_offset: int,
     seconds: int,
 ) -> int: ...
-def put_digests(
-    data: WriteableBuffer,
-    slots: int,
-    number: int,
-    end: int,
-    digests: Sequence[Any],
-    begin: int,
-    newest_offset: int,
-    begin_timestamp: int,
-) -> tuple[int, int, int, int, int]: ...
 def relink(data: WriteableBuffer, slots: int, count: int) -> int: ...
 def valid_count(
     data: ReadableBuffer, slots: int, count: int, begin_offset: int, end_offset: int

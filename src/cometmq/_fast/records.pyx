@@ -6,6 +6,7 @@ Whatever does not fit is handed to the plain twin, which refuses it with its rea
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -28,11 +29,6 @@ cdef enum:
     RECORD_BYTES_MIN = 91
     BATCH_ITEM_MIN = 22
     SECTOR_BYTES = 512
-    # How a walk ends, see codec.digest.Ending.
-    END = 0
-    BLANK = 1
-    BROKEN = 2
-    INCOMPLETE = 3
 
 cdef object _plain = None
 
@@ -223,7 +219,7 @@ cdef tuple write_batch(
     return tuple(offsets)
 
 
-cdef inline Py_ssize_t record_fixed(int sys_flag) noexcept:
+cdef Py_ssize_t record_fixed(int sys_flag) noexcept:
     return 75 + (20 if sys_flag & BORN_V6 else 8) + (20 if sys_flag & STORE_V6 else 8)
 
 
@@ -376,6 +372,24 @@ def select(
     return _plain.selection(runs, chosen, total, examined, is_cold, has_gone)
 
 
+def slice_runs(view, int64_t base, list runs, Py_ssize_t begin):
+    """See ``codec.queue_entry.slice_runs``."""
+    cdef int64_t end = base + PyMemoryView_GET_BUFFER(view).len
+    cdef int64_t run_begin, run_end
+    cdef list slices = []
+    cdef tuple run
+    while begin < len(runs):
+        run = <tuple>runs[begin]
+        run_begin = run[0]
+        run_end = run[1]
+        if run_begin < base or run_end < run_begin or run_end > end:
+            break
+        slices.append(view[run_begin - base : run_end - base])
+        begin += 1
+    assert slices, (base, runs)
+    return slices
+
+
 def count(data, Py_ssize_t begin, Py_ssize_t end):
     """See ``codec.queue_entry.count``."""
     cdef Py_buffer view
@@ -404,23 +418,6 @@ def count(data, Py_ssize_t begin, Py_ssize_t end):
 
 
 # --- walking the log ---
-
-
-cdef struct Text:
-    const uint8_t *p
-    Py_ssize_t size
-
-
-cdef struct Found:
-    # Lengths and places of one record.
-    Py_ssize_t size
-    int32_t sys_flag
-    Py_ssize_t store_timestamp
-    Text body
-    Text topic
-    Text unique_key
-    Text keys
-    Text tags
 
 
 def walk(data, Py_ssize_t begin, Py_ssize_t end, int64_t base, Py_ssize_t limit, bint check_crc):
@@ -645,47 +642,7 @@ def put_entries(
     return empty
 
 
-def put_digests(
-    data, Py_ssize_t slots, int32_t number, int32_t end, list digests, Py_ssize_t begin,
-    int64_t newest_offset, int64_t begin_timestamp,
-):
-    """See ``codec.index_entry.put_digests``."""
-    cdef Py_buffer room
-    cdef tuple digest, hashes
-    cdef Py_ssize_t count = len(digests)
-    cdef int64_t physical_offset, stored, timestamp = 0, seconds
-    cdef int empty = 0
-    PyObject_GetBuffer(data, &room, PyBUF_WRITABLE)
-    try:
-        if number <= 1 or slots <= 0 or 40 + 4 * slots + 20 * <Py_ssize_t>end > room.len:
-            return _plain.put_digests(
-                data, slots, number, end, digests, begin, newest_offset, begin_timestamp
-            )
-        while begin < count:
-            digest = <tuple>digests[begin]
-            hashes = <tuple>digest[8]
-            physical_offset = digest[3]
-            if hashes and physical_offset > newest_offset and <int>digest[5] & 12 != 12:
-                if number + len(hashes) > end:
-                    break
-                stored = digest[6]
-                seconds = 0
-                if begin_timestamp > 0 and stored > begin_timestamp:
-                    seconds = min((stored - begin_timestamp) // 1000, <int64_t>INT32_MAX)
-                for value in hashes:
-                    empty += link_entry(
-                        <uint8_t *>room.buf, slots, number, value, physical_offset,
-                        <int32_t>seconds,
-                    )
-                    number += 1
-                newest_offset, timestamp = physical_offset, stored
-            begin += 1
-    finally:
-        PyBuffer_Release(&room)
-    return begin, number, empty, newest_offset, timestamp
-
-
-cdef inline bint link_entry(
+cdef bint link_entry(
     uint8_t *file, Py_ssize_t slots, int32_t number, int32_t key_hash, int64_t physical_offset,
     int32_t seconds,
 ) noexcept:

@@ -16,6 +16,7 @@ from cometmq.codec import digest as plain_digest
 from cometmq.codec import index_entry as plain_index_entry
 from cometmq.codec import queue_entry as plain_queue_entry
 from cometmq.codec import record as plain_record
+from cometmq.codec import tails as plain_tails
 from cometmq.codec.codes import VERSION, LanguageCode
 from cometmq.codec.command import LANGUAGE, Command
 from cometmq.codec.headers.base import FieldKind, Header, fields
@@ -23,9 +24,13 @@ from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
 
 __all__ = [
+    "IndexTail",
+    "LogTail",
+    "QueueTail",
     "active",
     "count_entries",
     "decode_frames",
+    "dispatch_records",
     "encode_batch_into",
     "encode_head",
     "encode_record_into",
@@ -33,12 +38,12 @@ __all__ = [
     "pack_entry_into",
     "plain_encode_head",
     "plain_read",
-    "put_index_digests",
     "put_index_entries",
     "read",
     "relink_index",
     "scan_entries",
     "select_entries",
+    "slice_runs",
     "valid_index_count",
     "walk_records",
 ]
@@ -100,18 +105,22 @@ pack_entry_into = plain_queue_entry.pack_into
 scan_entries = plain_queue_entry.scan
 count_entries = plain_queue_entry.count
 select_entries = plain_queue_entry.select
+slice_runs = plain_queue_entry.slice_runs
 measure_batch = plain_batch.measure
 encode_batch_into = plain_batch.encode_records_into
 walk_records = plain_digest.walk
-put_index_digests = plain_index_entry.put_digests
 put_index_entries = plain_index_entry.put_entries
 relink_index = plain_index_entry.relink
 valid_index_count = plain_index_entry.valid_count
+dispatch_records = plain_tails.dispatch
+IndexTail = plain_tails.IndexTail
+LogTail = plain_tails.LogTail
+QueueTail = plain_tails.QueueTail
 _is_compiled = False
 
 if os.environ.get("COMETMQ_PURE") != "1":
     try:
-        from cometmq._fast import frames, headers, heads, records
+        from cometmq._fast import frames, headers, heads, records, tails
     except ImportError:
         pass  # no compiler when this was installed; slower, and nothing else
     else:
@@ -129,7 +138,6 @@ if os.environ.get("COMETMQ_PURE") != "1":
                 key_hash=plain_digest.key_hash,
                 measure=plain_batch.measure,
                 pack_into=plain_queue_entry.pack_into,
-                put_digests=plain_index_entry.put_digests,
                 put_entries=plain_index_entry.put_entries,
                 relink=plain_index_entry.relink,
                 scan=plain_queue_entry.scan,
@@ -150,11 +158,15 @@ if os.environ.get("COMETMQ_PURE") != "1":
         scan_entries = records.scan
         count_entries = records.count
         select_entries = records.select
+        slice_runs = records.slice_runs
         measure_batch = records.measure
         encode_batch_into = records.encode_records_into
         walk_records = records.walk
-        put_index_digests = records.put_digests
         put_index_entries = records.put_entries
         relink_index = records.relink
         valid_index_count = records.valid_count
+        dispatch_records = tails.dispatch
+        IndexTail = tails.IndexTail  # type: ignore[misc]  # the stub says they are the same
+        LogTail = tails.LogTail  # type: ignore[misc]
+        QueueTail = tails.QueueTail  # type: ignore[misc]
         _is_compiled = True

@@ -29,14 +29,9 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from cometmq.codec.digest import Digest
-
 HEADER_BYTES: Final = 40
 SLOT_BYTES: Final = 4
 ENTRY_BYTES: Final = 20
-
-_ROLLBACK = 0xC
-"""Both transaction bits of a sys flag: the message was rolled back."""
 
 _HEADER = struct.Struct(">qqqqii")
 _SLOT = struct.Struct(">i")
@@ -229,37 +224,6 @@ def put_entries(
             seconds = 0
         number += 1
     return empty
-
-
-def put_digests(
-    data: WriteableBuffer,
-    slots: int,
-    number: int,
-    end: int,
-    digests: Sequence[Digest],
-    begin: int,
-    newest_offset: int,
-    begin_timestamp: int,
-) -> tuple[int, int, int, int, int]:
-    """Write entries for all messages from ``digests[begin]`` on, as long as numbers stay below
-    ``end``.
-
-    Passed over are messages without keys, rolled back, or not behind ``newest_offset``. The file
-    has its first entry already. Returns the digest that did not fit (their number if all did), the
-    next entry's number, how many slots were empty, and offset and time of the newest message.
-    """
-    empty = timestamp = 0
-    while begin < len(digests):
-        _, _, _, physical_offset, _, sys_flag, stored, _, hashes = digests[begin]
-        if hashes and physical_offset > newest_offset and sys_flag & _ROLLBACK != _ROLLBACK:
-            if number + len(hashes) > end:
-                break
-            seconds = seconds_since(begin_timestamp, stored)
-            empty += put_entries(data, slots, number, hashes, physical_offset, seconds)
-            number += len(hashes)
-            newest_offset, timestamp = physical_offset, stored
-        begin += 1
-    return begin, number, empty, newest_offset, timestamp
 
 
 def find(

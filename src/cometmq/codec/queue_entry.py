@@ -177,6 +177,23 @@ def select(
     return Selection(runs, chosen, total, examined, is_cold, has_gone)
 
 
+def slice_runs(
+    view: memoryview, base: int, runs: list[tuple[int, int]], begin: int
+) -> list[memoryview]:
+    """Return the slices of ``view`` for the runs from ``runs[begin]`` on that lie in it.
+
+    ``base`` is the log position of its first byte; the first run must lie in it.
+    """
+    end = base + view.nbytes
+    slices = []
+    for run_begin, run_end in runs[begin:]:
+        if not base <= run_begin <= run_end <= end:
+            break
+        slices.append(view[run_begin - base : run_end - base])
+    assert slices, (base, runs)
+    return slices
+
+
 def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]:
     """Return how many entries are there from ``begin`` on, and where their last record ends.
 

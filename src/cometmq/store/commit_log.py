@@ -15,7 +15,8 @@ from cometmq.codec import core, record
 from cometmq.codec import properties as message_properties
 from cometmq.codec.properties import Property
 from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2
-from cometmq.codec.sysflag import TRANSACTION_MASK, SysFlag
+from cometmq.codec.sysflag import TRANSACTION_MASK
+from cometmq.codec.tails import UNQUEUED
 from cometmq.errors import LocalProtocolError, OffsetOutOfRange, ProtocolError
 from cometmq.logs import get_logger
 from cometmq.model.limits import (
@@ -28,8 +29,6 @@ from cometmq.store.allocator import POPULATE_AHEAD_BYTES
 from cometmq.store.results import NewMessage, PutResult, PutStatus
 
 if TYPE_CHECKING:
-    from mmap import mmap
-
     from _typeshed import ReadableBuffer
 
     from cometmq.clock import Clock
@@ -40,12 +39,10 @@ if TYPE_CHECKING:
     from cometmq.store.mapped_file_queue import MappedFileQueue
     from cometmq.store.watermarks import Watermarks
 
-UNQUEUED: Final = int(SysFlag.PREPARED)
-"""Set in prepared and rolled-back messages, which have no place in their queue."""
-
+_PUT_OK: Final = PutStatus.PUT_OK
+_WRONG_HOSTS: Final = "the hosts do not have the lengths that the sys flag says"
 _DELAY: Final = Property.DELAY.encode()
-_FIXED_BYTES: Final = tuple(record.record_bytes(0, 0, 0, bits << 4) for bits in range(4))
-_RECORD_BYTES_MIN: Final = _FIXED_BYTES[0]
+_RECORD_BYTES_MIN: Final = record.record_bytes(0, 0, 0, 0)
 _log = get_logger(__name__)
 
 
@@ -67,22 +64,18 @@ class CommitLog:
         self._allocator = allocator
         self._pool = pool
         self._now_ms = clock.now_ms
-        self._body_bytes_max = settings.message_bytes_max
-        self._record_bytes_max = min(
+        record_bytes_max = min(
             settings.message_bytes_max + RECORD_OVERHEAD_BYTES_MAX, files.size - BLANK_BYTES_MIN
         )
+        # Where the next record goes.
+        self._tail = core.LogTail(settings.message_bytes_max, record_bytes_max)
         self._has_record_crc = settings.is_record_crc_appended
         # Store time of the last record; set after the marks, so it is never ahead of them.
         self.last_timestamp = 0
         # The same of a record that is on disk.
         self.flushed_timestamp = 0
-        # The file appended to, where its bytes go, and the log position it begins at.
+        # The file appended to.
         self._active: MappedFile | None = None
-        self._target: mmap | None = None
-        self._base = 0
-        # Next byte within the file, and where records must end to leave room for the blank.
-        self._position = 0
-        self._record_end_max = 0
         # Position within the file at which more pages or the next file are asked for.
         self._attention = 0
 
@@ -97,70 +90,37 @@ class CommitLog:
 
     def append(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store one message at the end of the log and give it the queue's next offset."""
-        body = message.body
-        properties = message.properties
-        sys_flag = message.sys_flag
-        topic = queue.topic_bytes
         if self._has_record_crc:
-            properties = record.reserve_property_crc(properties)
-        size = (
-            _FIXED_BYTES[sys_flag >> 4 & 3]
-            + len(body)
-            + len(topic)
-            + len(properties)
-            + (len(topic) > TOPIC_BYTES_MAX)
-        )
-        if (
-            len(body) > self._body_bytes_max
-            or size > self._record_bytes_max
-            or len(properties) > PROPERTIES_BYTES_MAX
-        ):
-            return self._refuse(body, properties, size)
-        if self._position + size > self._record_end_max:
-            failure = self._roll()
-            if failure is not None:
-                return failure
-        target = self._target
-        assert target is not None
-        position = self._position
-        physical_offset = self._base + position
-        now = self._now_ms()
-        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
-        try:
-            core.encode_record_into(
-                target,
-                position,
-                topic,
-                body,
-                properties,
-                message.queue_id,
-                queue_offset,
-                physical_offset,
-                now,
-                message.born_timestamp,
-                message.born_host,
-                message.store_host,
-                message.flag,
-                sys_flag,
-                message.reconsume_times,
-                message.prepared_transaction_offset,
+            message = msgspec.structs.replace(
+                message, properties=record.reserve_property_crc(message.properties)
             )
-        except (LocalProtocolError, OverflowError) as error:
+        tail = self._tail
+        now = self._now_ms()
+        try:
+            physical_offset = tail.append(message, queue, now)
+            if physical_offset < 0:
+                failure = self._make_room(message, queue)
+                if failure is not None:
+                    return failure
+                physical_offset = tail.append(message, queue, now)
+                if physical_offset < 0:
+                    return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=_WRONG_HOSTS)
+        except (OverflowError, TypeError) as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
+        position = tail.position
         if self._has_record_crc:
-            record.append_property_crc(target, position)
-        if not sys_flag & UNQUEUED:
-            queue.next_offset = queue_offset + 1
-        position += size
-        self._position = position
+            assert tail.target is not None
+            record.append_property_crc(tail.target, physical_offset - tail.base)
         if position >= self._attention:
             self._look_ahead()
-        end = physical_offset + size
-        self._marks.appended = end
+        end = tail.base + position
+        marks = self._marks
+        marks.appended = end
         if self._pool is None:
-            self._marks.committed = end
+            marks.committed = end
         self.last_timestamp = now
-        return PutResult(PutStatus.PUT_OK, physical_offset, end, queue_offset, now)
+        queue_offset = 0 if message.sys_flag & UNQUEUED else queue.next_offset - 1
+        return PutResult(_PUT_OK, physical_offset, end, queue_offset, now)
 
     def append_batch(self, batch: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store the messages of a wire batch, all in one file and with consecutive offsets."""
@@ -169,13 +129,13 @@ class CommitLog:
         problem = _batch_problem(batch)
         if problem:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
-        if len(batch.body) > self._body_bytes_max:
+        if len(batch.body) > self._tail.body_bytes_max:
             return self._refuse(body, b"", 0)
         try:
             if self._has_record_crc:
                 body = _with_room_for_crc(body)
             size, count = core.measure_batch(
-                body, len(topic), batch.sys_flag, self._record_bytes_max
+                body, len(topic), batch.sys_flag, self._tail.record_bytes_max
             )
         except ProtocolError as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
@@ -185,11 +145,12 @@ class CommitLog:
             return PutResult(
                 PutStatus.MESSAGE_ILLEGAL, reason=f"batch of {size} bytes does not fit one log file"
             )
-        if self._position + size > self._record_end_max:
+        tail = self._tail
+        if tail.position + size > tail.room_end:
             failure = self._roll()
             if failure is not None:
                 return failure
-        target, position = self._target, self._position
+        target, position = tail.target, tail.position
         assert target is not None
         now = self._now_ms()
         queue_offset = queue.next_offset
@@ -201,7 +162,7 @@ class CommitLog:
                 body,
                 batch.queue_id,
                 queue_offset,
-                self._base + position,
+                tail.base + position,
                 now,
                 batch.born_timestamp,
                 batch.born_host,
@@ -213,7 +174,7 @@ class CommitLog:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
         if self._has_record_crc:
             for offset in offsets:
-                record.append_property_crc(target, offset - self._base)
+                record.append_property_crc(target, offset - tail.base)
         queue.next_offset = queue_offset + count
         self._move(position + size)
         self.last_timestamp = now
@@ -233,15 +194,16 @@ class CommitLog:
             self._begin_at(offset)
         elif offset != end:
             raise OffsetOutOfRange(self._name, offset, self.begin, end)
+        tail = self._tail
         with memoryview(data).cast("B") as rest:
             written = 0
             while written < rest.nbytes:
-                if self._active is None or self._position == self.files.size:
+                if self._active is None or tail.position == self.files.size:
                     self._next_file()
-                assert self._target is not None
-                length = min(rest.nbytes - written, self.files.size - self._position)
-                begin, stop = self._position, self._position + length
-                self._target[begin:stop] = rest[written : written + length]
+                assert tail.target is not None
+                length = min(rest.nbytes - written, self.files.size - tail.position)
+                begin, stop = tail.position, tail.position + length
+                tail.target[begin:stop] = rest[written : written + length]
                 written += length
                 self._move(stop)
         return self._marks.appended
@@ -273,14 +235,12 @@ class CommitLog:
 
         None of the runs spans two files.
         """
-        file = self.files.find(runs[0][0])
-        views = []
-        for begin, end in runs:
-            assert file is not None, begin
-            if not file.begin <= begin < file.end:
-                file = self.files.find(begin)
-                assert file is not None, begin
-            views.append(file.view[begin - file.begin : end - file.begin])
+        files = self.files
+        views: list[memoryview] = []
+        while len(views) < len(runs):
+            file = files.find(runs[len(views)][0])
+            assert file is not None, runs
+            views += core.slice_runs(file.view, file.begin, runs, len(views))
         return views
 
     def read_raw(self, offset: int, limit: int) -> memoryview:
@@ -338,7 +298,7 @@ class CommitLog:
 
     def close(self) -> None:
         self._allocator.close()
-        self._target = None
+        self._tail.target = None
         self._active = None
         for file in self.files:
             if file.buffer is not None and self._pool is not None:
@@ -358,6 +318,20 @@ class CommitLog:
         first = self.files.first
         return "commit log" if first is None else str(first.path.parent)
 
+    def _make_room(self, message: NewMessage, queue: ConsumeQueue) -> PutResult | None:
+        """See to it that a message fits that did not; a result only if it cannot, or not now."""
+        tail = self._tail
+        body, properties, topic = message.body, message.properties, queue.topic_bytes
+        magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX else MAGIC_V2
+        size = record.record_bytes(len(body), len(topic), len(properties), message.sys_flag, magic)
+        if (
+            len(body) > tail.body_bytes_max
+            or size > tail.record_bytes_max
+            or len(properties) > PROPERTIES_BYTES_MAX
+        ):
+            return self._refuse(body, properties, size)
+        return self._roll() if tail.position + size > tail.room_end else None
+
     def _roll(self) -> PutResult | None:
         """Fill the active file up and go on in the next one; a result only if that fails."""
         if self._pool is not None and self._pool.available == 0:
@@ -365,16 +339,16 @@ class CommitLog:
             if self._pool.available == 0:
                 reason = "every buffer of the transient pool waits to be written to the log"
                 return PutResult(PutStatus.TRANSIENT_POOL_EMPTY, reason=reason)
-        begin = self._base + self.files.size if self._active is not None else self._marks.appended
+        tail = self._tail
+        begin = self._marks.appended if self._active is None else self._active.end
         try:
             file = self._allocator.take(begin)
         except (OSError, TimeoutError) as error:
             _log.error("log file at %d cannot be made: %s", begin, error)
             return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
-        if self._active is not None and self._position < self.files.size:
-            assert self._target is not None
-            rest = self.files.size - self._position
-            record.encode_blank_into(self._target, self._position, rest)
+        if self._active is not None and tail.position < self.files.size:
+            assert tail.target is not None
+            record.encode_blank_into(tail.target, tail.position, self.files.size - tail.position)
             self._move(self.files.size)
         self.files.append(file)
         self._activate(file, 0)
@@ -397,41 +371,42 @@ class CommitLog:
             assert file.buffer is not None, "asked for before"
             file.buffer[:position] = file.mapping[:position]
         self._active = file
-        self._target = file.mapping if file.buffer is None else file.buffer
-        self._base = file.begin
-        self._position = position
-        self._record_end_max = file.size - BLANK_BYTES_MIN
+        tail = self._tail
+        tail.target = file.mapping if file.buffer is None else file.buffer
+        tail.base = file.begin
+        tail.position = position
+        tail.room_end = file.size - BLANK_BYTES_MIN
         self._attention = position
 
     def _move(self, position: int) -> None:
-        self._position = position
+        self._tail.position = position
         if position >= self._attention:
             self._look_ahead()
-        end = self._base + position
+        end = self._tail.base + position
         self._marks.appended = end
         if self._pool is None:
             self._marks.committed = end
 
     def _look_ahead(self) -> None:
         """Ask for pages ahead of the writer and, in the second half, for the next file."""
-        file = self._active
+        file, position = self._active, self._tail.position
         assert file is not None
-        if self._pool is None and self._position < file.size:
-            self._allocator.populate(file, self._position + POPULATE_AHEAD_BYTES)
-        if self._position >= file.size // 2:
+        if self._pool is None and position < file.size:
+            self._allocator.populate(file, position + POPULATE_AHEAD_BYTES)
+        if position >= file.size // 2:
             self._allocator.prepare(file.end)
-        self._attention = self._position + POPULATE_AHEAD_BYTES // 2
-        if self._position < file.size // 2:
+        self._attention = position + POPULATE_AHEAD_BYTES // 2
+        if position < file.size // 2:
             self._attention = min(self._attention, file.size // 2)
 
     def _refuse(self, body: bytes | memoryview, properties: bytes, size: int) -> PutResult:
         if len(properties) > PROPERTIES_BYTES_MAX:
             reason = f"properties of {len(properties)} bytes, the most is {PROPERTIES_BYTES_MAX}"
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=reason)
-        if len(body) > self._body_bytes_max:
-            reason = f"body of {len(body)} bytes, the most is {self._body_bytes_max}"
+        if len(body) > self._tail.body_bytes_max:
+            reason = f"body of {len(body)} bytes, the most is {self._tail.body_bytes_max}"
         else:
-            reason = f"record of {size} bytes, the most is {self._record_bytes_max}"
+            reason = f"record of {size} bytes, the most is {self._tail.record_bytes_max}"
         return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
 
 

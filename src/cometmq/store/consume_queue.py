@@ -27,14 +27,10 @@ ALLOCATE_BYTES_MAX: Final = 256 * 1024
 _FILLER: Final = queue_entry.pack(FILLER.physical_offset, FILLER.size, FILLER.tags_code)
 
 
-class ConsumeQueue:
+class ConsumeQueue(core.QueueTail):
     """Entries ``[min_offset, max_offset)``; appending goes through ``append`` in log order."""
 
     __slots__ = (
-        "_allocated",
-        "_buffer",
-        "_buffer_begin",
-        "_buffer_end",
         "_first_begin",
         "_last_begin",
         "_mappings",
@@ -43,43 +39,26 @@ class ConsumeQueue:
         "file_bytes",
         "folder",
         "is_dirty",
-        "is_hot",
         "is_unsettled",
-        "max_offset",
-        "max_physical",
         "min_offset",
-        "next_offset",
         "queue_id",
         "topic",
-        "topic_bytes",
     )
 
     def __init__(
         self, topic: str, queue_id: int, folder: str, mappings: QueueMappings, file_bytes: int
     ) -> None:
+        super().__init__(topic.encode())
         self.topic = topic
-        self.topic_bytes = topic.encode()
         self.queue_id = queue_id
         self.folder = folder
         self.file_bytes = file_bytes
         self._mappings = mappings
-        # Offset the next message of the queue gets when it is appended to the log.
-        self.next_offset = 0
-        # Entries that are there, half open.
+        # First entry whose record is still there.
         self.min_offset = 0
-        self.max_offset = 0
-        # End of the newest record that has an entry here; -1 without any.
-        self.max_physical = -1
         # Where the files begin, in bytes; -1 without files.
         self._first_begin = -1
         self._last_begin = -1
-        # The mapped file that is written to, the bytes it holds, and how far it has blocks.
-        self._buffer: mmap | None = None
-        self._buffer_begin = 0
-        self._buffer_end = 0
-        self._allocated = 0
-        # Used since the mappings were last looked through for idle ones.
-        self.is_hot = False
         # Entries from here on may not be on disk.
         self.is_dirty = False
         self.dirty_begin = 0
@@ -108,11 +87,11 @@ class ConsumeQueue:
             else:
                 self._fill_up(queue_offset)
         position = queue_offset * ENTRY_BYTES
-        if not self._buffer_begin <= position < self._allocated or self._buffer is None:
+        if not self.buffer_begin <= position < self.ready_end or self.buffer is None:
             self._prepare(position)
-        assert self._buffer is not None
+        assert self.buffer is not None
         core.pack_entry_into(
-            self._buffer, position - self._buffer_begin, physical_offset, size, tags_code
+            self.buffer, position - self.buffer_begin, physical_offset, size, tags_code
         )
         self.is_hot = True
         self.max_physical = end
@@ -146,9 +125,9 @@ class ConsumeQueue:
     def bytes_at(self, position: int) -> tuple[mmap, int]:
         """The mapped file that holds a byte position, and where it begins."""
         begin = position - position % self.file_bytes
-        if self._buffer is not None and begin == self._buffer_begin:
+        if self.buffer is not None and begin == self.buffer_begin:
             self.is_hot = True
-            return self._buffer, begin
+            return self.buffer, begin
         return self._mappings.get(self.path(begin)), begin
 
     def has_file_at(self, position: int) -> bool:
@@ -232,8 +211,8 @@ class ConsumeQueue:
 
     def unmapped(self) -> None:
         """The mappings gave the written file up; it is mapped again when needed."""
-        self._buffer = None
-        self._allocated = 0
+        self.buffer = None
+        self.ready_end = 0
 
     # --- helpers ---
 
@@ -246,20 +225,19 @@ class ConsumeQueue:
             if self._first_begin < 0:
                 self._first_begin = begin
             self._last_begin = begin
-        if self._buffer is None or begin != self._buffer_begin:
-            if self._buffer is not None:
-                self._mappings.disown(self.path(self._buffer_begin))
-            self._buffer = self._mappings.get(self.path(begin), self)
-            self._buffer_begin = begin
-            self._buffer_end = begin + self.file_bytes
-            self._allocated = 0
+        if self.buffer is None or begin != self.buffer_begin:
+            if self.buffer is not None:
+                self._mappings.disown(self.path(self.buffer_begin))
+            self.buffer = self._mappings.get(self.path(begin), self)
+            self.buffer_begin = begin
+            self.ready_end = 0
         written = position - begin
         step = min(max(written, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)
         end = min(self.file_bytes, written + step)
         self._mappings.allocate(self.path(begin), written, end)
         # An entry may begin before the end of the blocks and go on behind it.
         whole = end if end == self.file_bytes else end - ENTRY_BYTES
-        self._allocated = begin + whole
+        self.ready_end = begin + whole
 
     def _fill_up(self, queue_offset: int) -> None:
         """Write fillers from where the queue stands to ``queue_offset``."""
@@ -272,11 +250,11 @@ class ConsumeQueue:
             self.max_offset = begin
         for offset in range(begin, queue_offset):
             position = offset * ENTRY_BYTES
-            if not self._buffer_begin <= position < self._allocated or self._buffer is None:
+            if not self.buffer_begin <= position < self.ready_end or self.buffer is None:
                 self._prepare(position)
-            assert self._buffer is not None
-            start = position - self._buffer_begin
-            self._buffer[start : start + ENTRY_BYTES] = _FILLER
+            assert self.buffer is not None
+            start = position - self.buffer_begin
+            self.buffer[start : start + ENTRY_BYTES] = _FILLER
             self.max_offset = offset + 1
 
     def _record_from(self, offset: int, end: int) -> tuple[int, int]:
@@ -331,7 +309,7 @@ class ConsumeQueue:
 
     def _drop(self, begin: int) -> str:
         path = self.path(begin)
-        if self._buffer is not None and begin == self._buffer_begin:
+        if self.buffer is not None and begin == self.buffer_begin:
             self.unmapped()
         self._mappings.forget(path)
         return path

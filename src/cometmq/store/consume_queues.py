@@ -8,6 +8,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cometmq.codec import core
 from cometmq.codec.digest import store_timestamp
 from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.store.consume_queue import ConsumeQueue
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from cometmq.store.config import StoreSettings
     from cometmq.store.directory import Layout
     from cometmq.store.files import Files
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Where messages with a delay level wait; their tags code is the time of delivery."""
 
 _PAGE_BYTES: Final = 4096
 
@@ -42,6 +46,8 @@ class ConsumeQueues:
         self._files = files
         self._mappings = QueueMappings(files, settings.mapped_queue_files_max or mappings_allowed())
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
+        # The same by topic, for dispatching; without those whose entries need a second look.
+        self.tails: dict[str, dict[int, core.QueueTail]] = {}
         # Queues with entries that may not be on disk; a deque because two threads use it.
         self._dirty: deque[ConsumeQueue] = deque()
 
@@ -66,6 +72,8 @@ class ConsumeQueues:
                 topic, queue_id, folder, self._mappings, self._layout.queue_file_bytes
             )
             self.table[topic, queue_id] = queue
+            if topic != SCHEDULE_TOPIC:
+                self.tails.setdefault(topic, {})[queue_id] = queue
         return queue
 
     def newest_record(self) -> tuple[int, int] | None:
@@ -96,6 +104,7 @@ class ConsumeQueues:
         found = [key for key in self.table if key[0] == topic]
         for key in found:
             self.table.pop(key).drop_all()
+        self.tails.pop(topic, None)
         folders = {self._layout.queue_folder(topic, 0).parent}
         folders.add(self._layout.extension_folder(topic, 0).parent)
         for folder in folders:

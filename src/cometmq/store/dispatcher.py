@@ -6,14 +6,15 @@ recovery take the same way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from cometmq.codec import core, properties, record
 from cometmq.codec.digest import Ending
 from cometmq.codec.properties import Property
 from cometmq.codec.queue_entry import delay_tags_code
+from cometmq.codec.tails import UNQUEUED
 from cometmq.logs import get_logger
-from cometmq.store.commit_log import UNQUEUED
+from cometmq.store.consume_queues import SCHEDULE_TOPIC
 from cometmq.store.directory import queue_problem
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
     from cometmq.store.consume_queue import ConsumeQueue
     from cometmq.store.consume_queues import ConsumeQueues
     from cometmq.store.key_index import KeyIndex
+    from cometmq.store.mapped_file import MappedFile
     from cometmq.store.watermarks import Watermarks
-
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""Where messages with a delay level wait; their tags code is the time of delivery."""
 
 _DELAY: Final = Property.DELAY.encode()
 _RECORDS_AT_ONCE: Final = 1000
@@ -64,17 +63,18 @@ class Dispatcher:
         A full disk stops it before the record concerned; the next step tries again.
         """
         marks = self._marks
-        touched: set[ConsumeQueue] = set()
+        touched: list[ConsumeQueue] = []
         done = 0
         is_stuck = False
         while done < limit and marks.dispatched < marks.committed and not is_stuck:
             file = self._log.files.find(marks.dispatched)
             assert file is not None, marks.dispatched
-            begin = marks.dispatched - file.begin
             end = min(marks.committed - file.begin, file.size)
-            count = min(_RECORDS_AT_ONCE, limit - done)
+            done += self._dispatch_simple(file, end, limit - done, touched)
+            if done == limit or marks.dispatched == file.begin + end:
+                continue
             digests, position, ending = core.walk_records(
-                file.view, begin, end, file.begin, count, False
+                file.view, marks.dispatched - file.begin, end, file.begin, 1, False
             )
             done += len(digests)
             try:
@@ -91,8 +91,7 @@ class Dispatcher:
                     self._fail(f"no record at log position {marks.dispatched}")
         if not is_stuck:
             self.failure = ""
-        if touched and self.on_arrival is not None:
-            self.on_arrival(touched)
+        self._tell(touched)
         return done
 
     def catch_up(self) -> None:
@@ -121,12 +120,41 @@ class Dispatcher:
                 # A blank, or damage: nothing behind it can be found in this file.
                 begin = file.end
 
-    def _enter(self, digests: list[Digest], touched: set[ConsumeQueue]) -> None:
+    def _dispatch_simple(
+        self, file: MappedFile, end: int, limit: int, touched: list[ConsumeQueue]
+    ) -> int:
+        """Dispatch the records that need nothing made or decided; how many it were."""
+        marks = self._marks
+        index = None if self._index is None else self._index.tail()
+        position, count, timestamp = core.dispatch_records(
+            file.view,
+            marks.dispatched - file.begin,
+            end,
+            file.begin,
+            limit,
+            self._queues.tails,
+            cast("list[core.QueueTail]", touched),
+            index,
+        )
+        if index is not None and self._index is not None:
+            self._index.take_back(index)
+        if count:
+            self.last_timestamp = timestamp
+            marks.dispatched = file.begin + position
+        return count
+
+    def _tell(self, touched: list[ConsumeQueue]) -> None:
+        """Have queues synced that got entries, and whoever waits for them told."""
+        for queue in touched:
+            queue.is_touched = False
+            if not queue.is_dirty:
+                self._queues.mark_dirty(queue)
+        if touched and self.on_arrival is not None:
+            self.on_arrival(set(touched))
+
+    def _enter(self, digests: list[Digest], touched: list[ConsumeQueue]) -> None:
         """Enter records into their queues and then into the index, which never raises."""
         queues = self._queues
-        table = queues.table
-        queue: ConsumeQueue | None = None
-        last_topic, last_id = "", -1
         for (
             topic,
             queue_id,
@@ -140,18 +168,16 @@ class Dispatcher:
         ) in digests:
             if sys_flag & UNQUEUED:
                 continue
-            if queue is None or queue_id != last_id or topic is not last_topic:
-                queue = table.get((topic, queue_id))
-                if queue is None:
-                    if not self._can_be_queue(topic, queue_id, physical_offset):
-                        continue
-                    queue = queues.obtain(topic, queue_id)
-                last_topic, last_id = topic, queue_id
-                touched.add(queue)
+            queue = queues.table.get((topic, queue_id))
+            if queue is None:
+                if not self._can_be_queue(topic, queue_id, physical_offset):
+                    continue
+                queue = queues.obtain(topic, queue_id)
             if topic == SCHEDULE_TOPIC:
                 code = self._delivery_time(physical_offset, time, code)
-            if queue.append(queue_offset, physical_offset, size, code) and not queue.is_dirty:
-                queues.mark_dirty(queue)
+            if queue.append(queue_offset, physical_offset, size, code) and not queue.is_touched:
+                queue.is_touched = True
+                touched.append(queue)
         if self._index is not None:
             self._index.add_digests(digests)
         if digests:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cometmq.codec.digest import Digest
     from cometmq.store.config import StoreSettings
     from cometmq.store.files import Files
 
@@ -146,32 +145,28 @@ class IndexFile:
         self.count = number + len(hashes)
         self.is_dirty = True
 
-    def put_digests(self, digests: Sequence[Digest], begin: int, newest_offset: int) -> int:
-        """Enter the messages from ``digests[begin]`` on that fit into the blocks there are.
-
-        Returns which one did not, or their number; see ``codec.index_entry.put_digests``. The file
-        has entries already.
-        """
-        if not self._is_writable:
-            return begin
-        begin, number, empty, offset, timestamp = core.put_index_digests(
+    def tail(self, newest_offset: int) -> core.IndexTail | None:
+        """Where entries can be written directly; None when there is not simply room for any."""
+        if not self._is_writable or not self.has_entries:
+            return None
+        return core.IndexTail(
             self._mapping,
             self.slots,
             self.count,
             self._writable_end,
-            digests,
-            begin,
             newest_offset,
             self.begin_timestamp,
         )
-        if number > self.count:
-            self.slot_count += empty
-            self.end_timestamp = timestamp
-            self.end_offset = offset
-            self._put_header(number)
-            self.count = number
+
+    def take_back(self, tail: core.IndexTail) -> None:
+        """Count the entries that were written through ``tail``, header first."""
+        if tail.number > self.count:
+            self.slot_count += tail.empty
+            self.end_timestamp = tail.timestamp
+            self.end_offset = tail.newest_offset
+            self._put_header(tail.number)
+            self.count = tail.number
             self.is_dirty = True
-        return begin
 
     def reserve(self, number: int) -> None:
         """See to it that ``number`` more entries can be written; raises OSError on a full disk."""

@@ -13,9 +13,11 @@ The last message that is left may have lost keys and is always fed again.
 from __future__ import annotations
 
 import enum
+import mmap
 import time
 from typing import TYPE_CHECKING, Final
 
+from cometmq.codec import core
 from cometmq.codec.index_entry import key_text, tag_text
 from cometmq.codec.java import index_hash
 from cometmq.codec.sysflag import TRANSACTION_MASK, TransactionType
@@ -64,6 +66,8 @@ class KeyIndex:
         # Why nothing is added any more; empty when all is well. To go on after a failure, make it
         # empty and feed the log from ``resume_offset``.
         self.failure = ""
+        # Stands for a file without room.
+        self._no_room = core.IndexTail(mmap.mmap(-1, mmap.PAGESIZE), 1, 1, 1, -1, 0)
         # Nothing is known to be missing: a clean stop, and files that could stay as they were.
         self.is_complete = True
         # Up to this store time full files are known to be on disk; the checkpoint's value.
@@ -181,19 +185,27 @@ class KeyIndex:
         self._newest_offset = physical_offset
 
     def add_digests(self, digests: Sequence[Digest]) -> None:
-        """Enter the messages of a stretch of the log; like ``add_hashes`` for each, but faster."""
-        begin = 0
-        while begin < len(digests) and not self.failure:
-            newest = self._index_files[-1] if self._index_files else None
-            if newest is not None and newest.has_entries:
-                begin = newest.put_digests(digests, begin, self._newest_offset)
-                self._newest_offset = max(self._newest_offset, newest.end_offset)
-            if begin < len(digests):
-                # It needs more blocks or another file, or is the first of one.
-                _, _, _, physical_offset, _, sys_flag, timestamp, _, hashes = digests[begin]
-                if sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK:
-                    self.add_hashes(physical_offset, timestamp, hashes)
-                begin += 1
+        """Enter the messages of a stretch of the log, all but those rolled back."""
+        for _, _, _, physical_offset, _, sys_flag, timestamp, _, hashes in digests:
+            if sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK:
+                self.add_hashes(physical_offset, timestamp, hashes)
+
+    def tail(self) -> core.IndexTail | None:
+        """Where messages can be entered directly; ``take_back`` must follow.
+
+        Nothing can when the newest file has no blocks ready, or is being made: then ``add_digests``
+        sees to it. An index that has failed takes everything and keeps nothing.
+        """
+        if self.failure:
+            return None
+        if not self._index_files:
+            return self._no_room
+        return self._index_files[-1].tail(self._newest_offset) or self._no_room
+
+    def take_back(self, tail: core.IndexTail) -> None:
+        if tail is not self._no_room:
+            self._index_files[-1].take_back(tail)
+            self._newest_offset = max(self._newest_offset, tail.newest_offset)
 
     def _put_across(
         self, hashes: Sequence[int], physical_offset: int, store_timestamp: int

@@ -251,13 +251,10 @@ class MessageStore:
         ``tags`` are the hashes of wanted tags (a hash may be another tag's); ``accept`` sees each
         record that is left and decides.
         """
-        self._dispatch_if_alone()
+        if self._loop is None:
+            self._dispatch_if_alone()
         return self._reader.get(
-            self._table.get((topic, queue_id)),
-            offset,
-            self._limits if limits is None else limits,
-            tags=tags,
-            accept=accept,
+            self._table.get((topic, queue_id)), offset, limits or self._limits, tags, accept
         )
 
     def record_at(self, physical_offset: int) -> memoryview | None:

@@ -38,59 +38,48 @@ class Reader:
         queue: ConsumeQueue | None,
         offset: int,
         limits: GetLimits,
-        *,
         tags: frozenset[int] | None = None,
         accept: Accept | None = None,
     ) -> GetResult:
         """See ``MessageStore.get``."""
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
-        result = _outside(queue, offset)
-        if result is not None:
-            return result
-        result = GetResult(
-            GetStatus.NO_MATCHED_MESSAGE,
-            offset,
-            min_offset=queue.min_offset,
-            max_offset=queue.max_offset,
-        )
+        low, high = queue.min_offset, queue.max_offset
+        if not low <= offset < high:
+            return _outside(offset, low, high)
+        position = offset * ENTRY_BYTES
         try:
-            buffer, begin = queue.bytes_at(offset * ENTRY_BYTES)
+            buffer, begin = queue.bytes_at(position)
         except FileNotFoundError:
             return _missing_file(queue, offset)
-        start = offset * ENTRY_BYTES - begin
+        start = position - begin
         entries = max(limits.entries_max, limits.count)
-        stop = min(
-            start + entries * ENTRY_BYTES,
-            queue.max_offset * ENTRY_BYTES - begin,
-            queue.file_bytes,
-        )
+        stop = min(start + entries * ENTRY_BYTES, high * ENTRY_BYTES - begin, queue.file_bytes)
         if accept is None and (tags is None or queue.extension is None):
-            self._select(result, buffer, (start, stop), tags, limits)
-        else:
-            hits, examined = core.scan_entries(buffer, start, stop, tags, entries)
-            if tags is not None and queue.extension is not None:
-                hits = _with_extension(queue, offset, hits, tags)
-            result.next_offset = offset + examined
-            self._test(result, offset, hits, limits, accept or _anything)
+            result = self._select(buffer, start, stop, tags, limits)
+            result.next_offset += offset
+            result.min_offset, result.max_offset = low, high
+            return result
+        result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
+        hits, examined = core.scan_entries(buffer, start, stop, tags, entries)
+        if tags is not None and queue.extension is not None:
+            hits = _with_extension(queue, offset, hits, tags)
+        result.next_offset = offset + examined
+        self._test(result, offset, hits, limits, accept or _anything)
         if result.count:
             result.status = GetStatus.FOUND
         return result
 
     def _select(
-        self,
-        result: GetResult,
-        buffer: mmap,
-        span: tuple[int, int],
-        tags: frozenset[int] | None,
-        limits: GetLimits,
-    ) -> None:
-        """Let the entries alone decide; touching records share a slice."""
+        self, buffer: mmap, start: int, stop: int, tags: frozenset[int] | None, limits: GetLimits
+    ) -> GetResult:
+        """Let the entries alone decide; touching records share a slice. Offsets count from 0."""
         log = self._log
         log_end = self._marks.committed
         runs, count, total, examined, is_cold, has_gone = core.select_entries(
             buffer,
-            *span,
+            start,
+            stop,
             tags,
             log.begin,
             log_end - self._warm_bytes,
@@ -100,14 +89,15 @@ class Reader:
             min(limits.count_cold, limits.count),
             min(limits.bytes_cold_max, limits.bytes_max),
         )
-        if runs:
-            result.slices = log.slices(runs)
-        elif has_gone:
-            result.status = GetStatus.MESSAGE_WAS_REMOVING
+        if not runs:
+            status = GetStatus.MESSAGE_WAS_REMOVING if has_gone else GetStatus.NO_MATCHED_MESSAGE
+            return GetResult(status, examined)
+        result = GetResult(GetStatus.FOUND, examined)
+        result.slices = log.slices(runs)
         result.count = count
         result.bytes = total
-        result.next_offset += examined
         result.is_cold = is_cold
+        return result
 
     def _test(
         self, result: GetResult, offset: int, hits: Hits, limits: GetLimits, accept: Accept
@@ -143,22 +133,15 @@ def _anything(_: memoryview) -> bool:
     return True
 
 
-def _outside(queue: ConsumeQueue, offset: int) -> GetResult | None:
-    """The answer for an offset the queue does not have; None when it has it."""
-    low, high = queue.min_offset, queue.max_offset
+def _outside(offset: int, low: int, high: int) -> GetResult:
+    """The answer for an offset that is not in ``[low, high)``."""
     if high == 0:
-        status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
-    elif offset < low:
-        status, next_offset = GetStatus.OFFSET_TOO_SMALL, low
-    elif offset == high:
-        status, next_offset = GetStatus.OFFSET_OVERFLOW_ONE, offset
-    elif offset > high:
-        status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, high
-    elif not queue.has_file_at(offset * ENTRY_BYTES):
-        return _missing_file(queue, offset)
-    else:
-        return None
-    return GetResult(status, next_offset, min_offset=low, max_offset=high)
+        return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if offset < low:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset == high:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+    return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
 
 
 def _missing_file(queue: ConsumeQueue, offset: int) -> GetResult:
@@ -167,8 +150,8 @@ def _missing_file(queue: ConsumeQueue, offset: int) -> GetResult:
     return GetResult(
         GetStatus.OFFSET_FOUND_NULL,
         offset - offset % entries_per_file + entries_per_file,
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
+        queue.min_offset,
+        queue.max_offset,
     )
 
 

@@ -112,7 +112,7 @@ class GetResult:
     )
 
     def __init__(
-        self, status: GetStatus, next_offset: int, *, min_offset: int = 0, max_offset: int = 0
+        self, status: GetStatus, next_offset: int, min_offset: int = 0, max_offset: int = 0
     ) -> None:
         self.status = status
         # Where the next read should begin.

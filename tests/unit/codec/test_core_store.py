@@ -217,25 +217,6 @@ def test_index_entries_are_written_mended_and_counted_as_the_plain_code_does(see
     assert fast == plain
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_digests_are_indexed_as_the_plain_code_does(seed: int) -> None:
-    chance = random.Random(seed)
-    plain = bytearray(index_entry.file_bytes(SLOTS, ENTRIES))
-    index_entry.put_entries(plain, SLOTS, 1, (5,), 10, 0)
-    fast = bytearray(plain)
-    digests: list[digest.Digest] = []
-    for number in range(30):
-        hashes = tuple(chance.randrange(1 << 31) for _ in range(chance.randrange(4)))
-        flag = chance.choice([0, 0, 4, 8, 12])
-        digests.append(("T", 0, number, number * 50, 50, flag, chance.randrange(9999), 0, hashes))
-    facts = (SLOTS, 2, chance.choice([ENTRIES, 20]), digests, chance.randrange(3), 99, 3000)
-
-    expected = index_entry.put_digests(plain, *facts)
-
-    assert core.put_index_digests(fast, *facts) == expected
-    assert fast == plain
-
-
 def test_index_entries_without_room_are_refused() -> None:
     data = bytearray(index_entry.file_bytes(SLOTS, 3))
 

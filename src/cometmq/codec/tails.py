@@ -1,0 +1,264 @@
+"""The growing ends of log, queues and index, and the two loops that move them.
+
+These are the plain twins of what the compiled core does for every message without making a Python
+object for it. The store derives its own classes from ``QueueTail`` and ``LogTail``: what lies in
+the tails is what the loops need, everything else is the store's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cometmq.codec import digest, index_entry, queue_entry, record
+from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.errors import LocalProtocolError
+from cometmq.model.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    from _typeshed import ReadableBuffer
+
+UNQUEUED = 0x4
+"""Bit of the sys flag of prepared and rolled-back messages, which have no place in their queue."""
+_ROLLBACK = 0xC
+
+
+class QueueTail:
+    """Where the next entry of a queue goes, and which one it is."""
+
+    __slots__ = (
+        "buffer",
+        "buffer_begin",
+        "is_hot",
+        "is_touched",
+        "max_offset",
+        "max_physical",
+        "next_offset",
+        "ready_end",
+        "topic_bytes",
+    )
+
+    def __init__(self, topic_bytes: bytes) -> None:
+        self.topic_bytes = topic_bytes
+        # Offset the next message of the queue gets when it is appended to the log.
+        self.next_offset = 0
+        # End of the entries that are there.
+        self.max_offset = 0
+        # End of the newest record that has an entry here; -1 without any.
+        self.max_physical = -1
+        # The mapped file that is written to, the byte position it begins at, and up to which one
+        # entries may begin: there are blocks for them.
+        self.buffer: mmap | None = None
+        self.buffer_begin = 0
+        self.ready_end = 0
+        # Used since the mappings were last looked through for idle ones.
+        self.is_hot = False
+        # Got entries in the dispatch under way.
+        self.is_touched = False
+
+
+class StorableMessage(Protocol):
+    """What of a message goes into a record; the rest is known by log and queue."""
+
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def body(self) -> bytes | memoryview: ...
+    @property
+    def properties(self) -> bytes: ...
+    @property
+    def born_timestamp(self) -> int: ...
+    @property
+    def born_host(self) -> bytes: ...
+    @property
+    def store_host(self) -> bytes: ...
+    @property
+    def flag(self) -> int: ...
+    @property
+    def sys_flag(self) -> int: ...
+    @property
+    def reconsume_times(self) -> int: ...
+    @property
+    def prepared_transaction_offset(self) -> int: ...
+
+
+class LogTail:
+    """Where the next record goes."""
+
+    __slots__ = ("base", "body_bytes_max", "position", "record_bytes_max", "room_end", "target")
+
+    def __init__(self, body_bytes_max: int, record_bytes_max: int) -> None:
+        self.body_bytes_max = body_bytes_max
+        self.record_bytes_max = record_bytes_max
+        # The file appended to, or the buffer in its place, and the log position it begins at.
+        self.target: mmap | None = None
+        self.base = 0
+        # Next byte within the file, and where records must end to leave room for the blank.
+        self.position = 0
+        self.room_end = 0
+
+    def append(self, message: StorableMessage, queue: QueueTail, now_ms: int) -> int:
+        """Write a record and move on; return its log position.
+
+        -1, with nothing changed, when that is not simply possible: the record is too large for the
+        limits or for the file, or something in it is wrong.
+        """
+        body, properties, sys_flag = message.body, message.properties, message.sys_flag
+        topic = queue.topic_bytes
+        size = _record_bytes(len(body), len(topic), len(properties), sys_flag)
+        if (
+            self.target is None
+            or self.position + size > self.room_end
+            or size > self.record_bytes_max
+            or len(body) > self.body_bytes_max
+            or len(properties) > PROPERTIES_BYTES_MAX
+        ):
+            return -1
+        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
+        physical_offset = self.base + self.position
+        try:
+            record.encode_into(
+                self.target,
+                self.position,
+                topic,
+                body,
+                properties,
+                message.queue_id,
+                queue_offset,
+                physical_offset,
+                now_ms,
+                message.born_timestamp,
+                message.born_host,
+                message.store_host,
+                message.flag,
+                sys_flag,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+            )
+        except LocalProtocolError:
+            return -1
+        if not sys_flag & UNQUEUED:
+            queue.next_offset = queue_offset + 1
+        self.position += size
+        return physical_offset
+
+
+class IndexTail:
+    """Where the next entries of an index file go; see ``codec.index_entry``."""
+
+    __slots__ = ("begin_timestamp", "data", "empty", "end", "newest_offset", "number", "slots",
+                 "timestamp")  # fmt: skip
+
+    def __init__(
+        self,
+        data: mmap,
+        slots: int,
+        number: int,
+        end: int,
+        newest_offset: int,
+        begin_timestamp: int,
+    ) -> None:
+        self.data = data
+        self.slots = slots
+        # Number of the next entry, and the one for which there is no room.
+        self.number = number
+        self.end = end
+        # Offset and time of the newest message that is there.
+        self.newest_offset = newest_offset
+        self.timestamp = 0
+        self.begin_timestamp = begin_timestamp
+        # Slots that got their first entry.
+        self.empty = 0
+
+    def put(self, found: digest.Digest) -> bool:
+        """Enter a message; False, with nothing changed, when there is no room."""
+        _, _, _, physical_offset, _, sys_flag, stored, _, hashes = found
+        is_wanted = physical_offset > self.newest_offset and sys_flag & _ROLLBACK != _ROLLBACK
+        if not hashes or not is_wanted:
+            return True
+        if self.number + len(hashes) > self.end:
+            return False
+        seconds = index_entry.seconds_since(self.begin_timestamp, stored)
+        self.empty += index_entry.put_entries(
+            self.data, self.slots, self.number, hashes, physical_offset, seconds
+        )
+        self.number += len(hashes)
+        self.newest_offset, self.timestamp = physical_offset, stored
+        return True
+
+
+def dispatch(
+    data: ReadableBuffer,
+    begin: int,
+    end: int,
+    base: int,
+    limit: int,
+    queues: dict[str, dict[int, QueueTail]],
+    touched: list[QueueTail],
+    index: IndexTail | None,
+) -> tuple[int, int, int]:
+    """Enter the records in ``data[begin:end]`` into queues and index, as long as it is simple.
+
+    Simple is a record whose queue is known, waits for exactly this offset and has room, and for
+    whose keys the index has room (``index`` None: there is none). It ends before the first other
+    one, and after ``limit``. Queues that got entries go to ``touched``, each once until its
+    ``is_touched`` is taken back. Returns how far it came, how many records it were, and the store
+    time of the last (0: none).
+    """
+    timestamp = 0
+    count = 0
+    while count < limit:
+        walk = digest.walk(data, begin, end, base, 1, False)
+        if not walk.digests:
+            break
+        found = walk.digests[0]
+        topic, queue_id, queue_offset, physical_offset, size, sys_flag, stored, tags_code, _ = found
+        queue = None
+        if not sys_flag & UNQUEUED:
+            queue = queues.get(topic, {}).get(queue_id)
+            if queue is None or not _is_next(queue, queue_offset, physical_offset):
+                break
+        if index is not None and not index.put(found):
+            break
+        if queue is not None:
+            _enter(queue, queue_offset, physical_offset, size, tags_code, touched)
+        begin = walk.position
+        timestamp = stored
+        count += 1
+    return begin, count, timestamp
+
+
+def _is_next(queue: QueueTail, queue_offset: int, physical_offset: int) -> bool:
+    position = queue_offset * ENTRY_BYTES
+    return (
+        queue.buffer is not None
+        and queue_offset == queue.max_offset
+        and physical_offset >= queue.max_physical
+        and queue.buffer_begin <= position < queue.ready_end
+    )
+
+
+def _enter(
+    queue: QueueTail,
+    queue_offset: int,
+    physical_offset: int,
+    size: int,
+    tags_code: int,
+    touched: list[QueueTail],
+) -> None:
+    assert queue.buffer is not None
+    position = queue_offset * ENTRY_BYTES - queue.buffer_begin
+    queue_entry.pack_into(queue.buffer, position, physical_offset, size, tags_code)
+    queue.max_physical = physical_offset + size
+    queue.max_offset = queue_offset + 1
+    queue.next_offset = max(queue.next_offset, queue.max_offset)
+    queue.is_hot = True
+    if not queue.is_touched:
+        queue.is_touched = True
+        touched.append(queue)
+
+
+def _record_bytes(body: int, topic: int, properties: int, sys_flag: int) -> int:
+    magic = record.MAGIC_V1 if topic <= TOPIC_BYTES_MAX else record.MAGIC_V2
+    return record.record_bytes(body, topic, properties, sys_flag, magic)
