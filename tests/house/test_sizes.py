@@ -24,8 +24,8 @@ def test_functions_of_both_languages_are_measured() -> None:
     assert ("src/cometmq/_fast/records.pyx", "scan_entries") in seen
 
 
-def test_at_most_four_modules_are_compiled() -> None:
-    """The compiled core stays small (ADR 5); what need not be compiled is not."""
+def test_at_most_five_modules_are_compiled() -> None:
+    """The compiled core stays small (ADRs 5 and 15); what need not be compiled is not."""
     compiled = sorted(path.name for path in (tree.ROOT / "src/cometmq/_fast").glob("*.pyx"))
 
-    assert len(compiled) <= 4, compiled
+    assert len(compiled) <= 5, compiled

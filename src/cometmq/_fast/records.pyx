@@ -351,8 +351,9 @@ def select(
                     else:
                         cold = offset < warm_begin
                         if chosen and (
-                            chosen >= (count_cold_max if cold else count_max)
-                            or total + size > (bytes_cold_max if cold else bytes_max)
+                            chosen >= count_max or total + size > bytes_max
+                            or (cold and chosen >= count_cold_max)
+                            or (cold and total + size > bytes_cold_max)
                         ):
                             break
                         if offset != run_end:
@@ -369,7 +370,7 @@ def select(
         PyBuffer_Release(&view)
     if chosen:
         runs.append((run_begin, run_end))
-    return _plain.selection(runs, chosen, total, examined, is_cold, has_gone)
+    return runs, chosen, total, examined, is_cold, has_gone
 
 
 def slice_runs(view, int64_t base, list runs, Py_ssize_t begin):

@@ -46,41 +46,39 @@ cdef class QueueTail:
 cdef class LogTail:
     """See ``codec.tails.LogTail``."""
 
-    cdef public object target
-    cdef public int64_t base
-    cdef public Py_ssize_t position, room_end, body_bytes_max, record_bytes_max
+    cdef public object target, now_ns, make_result, ok
+    cdef public int64_t base, end, timestamp
+    cdef public Py_ssize_t position, attention, room_end, body_bytes_max, record_bytes_max
 
-    def __init__(self, Py_ssize_t body_bytes_max, Py_ssize_t record_bytes_max):
+    def __init__(self, Py_ssize_t body_bytes_max, Py_ssize_t record_bytes_max, now_ns, make_result, ok):
         self.body_bytes_max = body_bytes_max
         self.record_bytes_max = record_bytes_max
+        self.now_ns = now_ns
+        self.make_result = make_result
+        self.ok = ok
 
-    cpdef int64_t append(self, message, QueueTail queue, int64_t now_ms) except -2:
+    def append(self, message, QueueTail queue not None):
         """See ``codec.tails.LogTail.append``."""
         cdef Py_buffer content
-        cdef int64_t physical_offset
         cdef bytes properties = message.properties
         cdef int sys_flag = message.sys_flag
         cdef object body = message.body
-        if self.target is None:
-            return -1
+        if self.target is None or self.position >= self.attention:
+            return None
         if PyBytes_CheckExact(body):
             return self.write(
-                message, queue, now_ms, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), properties,
-                sys_flag,
+                message, queue, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), properties, sys_flag
             )
         PyObject_GetBuffer(body, &content, PyBUF_SIMPLE)
         try:
-            physical_offset = self.write(
-                message, queue, now_ms, content.buf, content.len, properties, sys_flag
-            )
+            return self.write(message, queue, content.buf, content.len, properties, sys_flag)
         finally:
             PyBuffer_Release(&content)
-        return physical_offset
 
-    cdef int64_t write(
-        self, message, QueueTail queue, int64_t now_ms, const void *body, Py_ssize_t body_bytes,
-        bytes properties, int sys_flag,
-    ) except -2:
+    cdef object write(
+        self, message, QueueTail queue, const void *body, Py_ssize_t body_bytes, bytes properties,
+        int sys_flag,
+    ):
         cdef Py_buffer room
         cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(queue.topic_bytes)
         cdef Py_ssize_t properties_bytes = PyBytes_GET_SIZE(properties)
@@ -92,6 +90,7 @@ cdef class LogTail:
         cdef bytes store_host = message.store_host
         cdef int64_t physical_offset = self.base + self.position
         cdef int64_t queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
+        cdef int64_t now_ms
         if (
             self.position + size > self.room_end or size > self.record_bytes_max
             or body_bytes > self.body_bytes_max or properties_bytes > LENGTH_MAX
@@ -99,11 +98,12 @@ cdef class LogTail:
             or PyBytes_GET_SIZE(born_host) != (20 if sys_flag & BORN_V6 else 8)
             or PyBytes_GET_SIZE(store_host) != (20 if sys_flag & STORE_V6 else 8)
         ):
-            return -1
+            return None
+        now_ms = <int64_t>self.now_ns() // 1000000
         PyObject_GetBuffer(self.target, &room, PyBUF_WRITABLE)
         try:
             if self.position + size > room.len:
-                return -1
+                return None
             write_record(
                 <uint8_t *>room.buf + self.position, <int32_t>size,
                 cometmq_crc32(<const uint8_t *>body, body_bytes) & 0x7FFFFFFF, message.queue_id,
@@ -117,7 +117,10 @@ cdef class LogTail:
         if not sys_flag & UNQUEUED:
             queue.next_offset = queue_offset + 1
         self.position += size
-        return physical_offset
+        # In this order: a time that another thread sees belongs to a record before the end.
+        self.end = physical_offset + size
+        self.timestamp = now_ms
+        return self.make_result(self.ok, physical_offset, self.end, queue_offset, now_ms)
 
 
 cdef class IndexTail:

@@ -142,7 +142,6 @@ if os.environ.get("COMETMQ_PURE") != "1":
                 relink=plain_index_entry.relink,
                 scan=plain_queue_entry.scan,
                 select=plain_queue_entry.select,
-                selection=plain_queue_entry.Selection,
                 tag_hash=plain_digest.tag_hash,
                 tags_code=plain_queue_entry.tags_code,
                 valid_count=plain_index_entry.valid_count,

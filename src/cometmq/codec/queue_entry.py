@@ -133,7 +133,7 @@ def select(
 ) -> Selection:
     """Choose among the entries in bytes ``[begin, end)`` what fits the limits.
 
-    Records before ``warm_begin`` are under the cold limits. The first record that matches is
+    Records before ``warm_begin`` are under the cold limits too. The first record that matches is
     chosen whatever its size. Fillers and records before ``log_begin`` are passed over; a record
     that is not complete before ``log_end`` ends the read, as does an entry never written.
     """
@@ -159,8 +159,10 @@ def select(
                 continue
             cold = physical_offset < warm_begin
             if chosen and (
-                chosen >= (count_cold_max if cold else count_max)
-                or total + size > (bytes_cold_max if cold else bytes_max)
+                chosen >= count_max
+                or total + size > bytes_max
+                or (cold and chosen >= count_cold_max)
+                or (cold and total + size > bytes_cold_max)
             ):
                 break
             if physical_offset != run_end:

@@ -7,7 +7,7 @@ the tails is what the loops need, everything else is the store's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cometmq.codec import digest, index_entry, queue_entry, record
 from cometmq.codec.queue_entry import ENTRY_BYTES
@@ -15,6 +15,7 @@ from cometmq.errors import LocalProtocolError
 from cometmq.model.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from mmap import mmap
 
     from _typeshed import ReadableBuffer
@@ -86,9 +87,33 @@ class StorableMessage(Protocol):
 class LogTail:
     """Where the next record goes."""
 
-    __slots__ = ("base", "body_bytes_max", "position", "record_bytes_max", "room_end", "target")
+    __slots__ = (
+        "attention",
+        "base",
+        "body_bytes_max",
+        "end",
+        "make_result",
+        "now_ns",
+        "ok",
+        "position",
+        "record_bytes_max",
+        "room_end",
+        "target",
+        "timestamp",
+    )
 
-    def __init__(self, body_bytes_max: int, record_bytes_max: int) -> None:
+    def __init__(
+        self,
+        body_bytes_max: int,
+        record_bytes_max: int,
+        now_ns: Callable[[], int],
+        make_result: Callable[[Any, int, int, int, int], Any],
+        ok: object,
+    ) -> None:
+        self.now_ns = now_ns
+        # Makes what ``append`` returns, of ``ok`` and the facts.
+        self.make_result = make_result
+        self.ok = ok
         self.body_bytes_max = body_bytes_max
         self.record_bytes_max = record_bytes_max
         # The file appended to, or the buffer in its place, and the log position it begins at.
@@ -97,24 +122,32 @@ class LogTail:
         # Next byte within the file, and where records must end to leave room for the blank.
         self.position = 0
         self.room_end = 0
+        # Where somebody wants to look at the file before more is written.
+        self.attention = 0
+        # End of the log, and the store time of its last message.
+        self.end = 0
+        self.timestamp = 0
 
-    def append(self, message: StorableMessage, queue: QueueTail, now_ms: int) -> int:
-        """Write a record and move on; return its log position.
+    def append(self, message: StorableMessage, queue: QueueTail) -> Any:
+        """Write a record and move on; return a result with its log position, the end of the log,
+        its queue offset and its store time.
 
-        -1, with nothing changed, when that is not simply possible: the record is too large for the
-        limits or for the file, or something in it is wrong.
+        None, with nothing changed, when that is not simply possible: the record is too large for
+        the limits or for the file, something in it is wrong, or the file wants attention.
         """
         body, properties, sys_flag = message.body, message.properties, message.sys_flag
         topic = queue.topic_bytes
         size = _record_bytes(len(body), len(topic), len(properties), sys_flag)
         if (
             self.target is None
+            or self.position >= self.attention
             or self.position + size > self.room_end
             or size > self.record_bytes_max
             or len(body) > self.body_bytes_max
             or len(properties) > PROPERTIES_BYTES_MAX
         ):
-            return -1
+            return None
+        now_ms = self.now_ns() // 1_000_000
         queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
         physical_offset = self.base + self.position
         try:
@@ -137,11 +170,14 @@ class LogTail:
                 message.prepared_transaction_offset,
             )
         except LocalProtocolError:
-            return -1
+            return None
         if not sys_flag & UNQUEUED:
             queue.next_offset = queue_offset + 1
         self.position += size
-        return physical_offset
+        # In this order: a time that another thread sees belongs to a record before the end.
+        self.end = physical_offset + size
+        self.timestamp = now_ms
+        return self.make_result(self.ok, physical_offset, self.end, queue_offset, now_ms)
 
 
 class IndexTail:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 FILE_WAIT_SECONDS: Final = 5.0
 """How long an append waits for a file that is being made."""
 
-POPULATE_AHEAD_BYTES: Final = 16 * 1024 * 1024
-"""How far pages are faulted in before the writer: enough to stay ahead, without dirtying a GiB."""
+POPULATE_AHEAD_BYTES: Final = 2 * 1024 * 1024
+"""How far pages are faulted in before the writer. They are dirty from then on, and the next sync
+writes them: far enough to stay ahead, and no further."""
 
 _log = get_logger(__name__)
 

@@ -6,17 +6,18 @@ The owner thread appends; reading hands out slices of the mapped files.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from cometmq.clock import SystemClock
 from cometmq.codec import batch as batch_codec
 from cometmq.codec import core, record
 from cometmq.codec import properties as message_properties
 from cometmq.codec.properties import Property
 from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2
 from cometmq.codec.sysflag import TRANSACTION_MASK
-from cometmq.codec.tails import UNQUEUED
 from cometmq.errors import LocalProtocolError, OffsetOutOfRange, ProtocolError
 from cometmq.logs import get_logger
 from cometmq.model.limits import (
@@ -29,6 +30,8 @@ from cometmq.store.allocator import POPULATE_AHEAD_BYTES
 from cometmq.store.results import NewMessage, PutResult, PutStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _typeshed import ReadableBuffer
 
     from cometmq.clock import Clock
@@ -67,17 +70,17 @@ class CommitLog:
         record_bytes_max = min(
             settings.message_bytes_max + RECORD_OVERHEAD_BYTES_MAX, files.size - BLANK_BYTES_MIN
         )
-        # Where the next record goes.
-        self._tail = core.LogTail(settings.message_bytes_max, record_bytes_max)
+        # Where the next record goes, which is also where the log ends.
+        self._tail = core.LogTail(
+            settings.message_bytes_max, record_bytes_max, _now_ns(clock), PutResult, _PUT_OK
+        )
+        self._tail.end = marks.appended
+        marks.follow(self._tail, has_pool=pool is not None)
         self._has_record_crc = settings.is_record_crc_appended
-        # Store time of the last record; set after the marks, so it is never ahead of them.
-        self.last_timestamp = 0
         # The same of a record that is on disk.
         self.flushed_timestamp = 0
         # The file appended to.
         self._active: MappedFile | None = None
-        # Position within the file at which more pages or the next file are asked for.
-        self._attention = 0
 
     def resume(self) -> None:
         """Go on where the log ends; recovery has left the bytes behind that zero."""
@@ -90,37 +93,34 @@ class CommitLog:
 
     def append(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store one message at the end of the log and give it the queue's next offset."""
+        try:
+            result: PutResult | None = self._tail.append(message, queue)
+        except (OverflowError, TypeError) as error:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
+        return result or self._append_slowly(message, queue)
+
+    def _append_slowly(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
+        """Store a message for which something must be done first, or say why it cannot be."""
+        tail = self._tail
         if self._has_record_crc:
             message = msgspec.structs.replace(
                 message, properties=record.reserve_property_crc(message.properties)
             )
-        tail = self._tail
-        now = self._now_ms()
+        failure = self._make_room(message, queue)
+        if failure is not None:
+            return failure
         try:
-            physical_offset = tail.append(message, queue, now)
-            if physical_offset < 0:
-                failure = self._make_room(message, queue)
-                if failure is not None:
-                    return failure
-                physical_offset = tail.append(message, queue, now)
-                if physical_offset < 0:
-                    return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=_WRONG_HOSTS)
+            result: PutResult | None = tail.append(message, queue)
         except (OverflowError, TypeError) as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
-        position = tail.position
+        if result is None:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=_WRONG_HOSTS)
         if self._has_record_crc:
             assert tail.target is not None
-            record.append_property_crc(tail.target, physical_offset - tail.base)
-        if position >= self._attention:
-            self._look_ahead()
-        end = tail.base + position
-        marks = self._marks
-        marks.appended = end
-        if self._pool is None:
-            marks.committed = end
-        self.last_timestamp = now
-        queue_offset = 0 if message.sys_flag & UNQUEUED else queue.next_offset - 1
-        return PutResult(_PUT_OK, physical_offset, end, queue_offset, now)
+            record.append_property_crc(tail.target, result.physical_offset - tail.base)
+            # Every message comes this way.
+            tail.attention = 0
+        return result
 
     def append_batch(self, batch: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store the messages of a wire batch, all in one file and with consecutive offsets."""
@@ -177,10 +177,8 @@ class CommitLog:
                 record.append_property_crc(target, offset - tail.base)
         queue.next_offset = queue_offset + count
         self._move(position + size)
-        self.last_timestamp = now
-        return PutResult(
-            PutStatus.PUT_OK, offsets[0], self._marks.appended, queue_offset, now, offsets
-        )
+        tail.timestamp = now
+        return PutResult(_PUT_OK, offsets[0], tail.end, queue_offset, now, offsets)
 
     def append_raw(self, offset: int, data: ReadableBuffer) -> int:
         """Continue the log with bytes of another one; returns the new end.
@@ -211,6 +209,15 @@ class CommitLog:
     # --- reading ---
 
     @property
+    def last_timestamp(self) -> int:
+        """Store time of the last record."""
+        return self._tail.timestamp
+
+    @last_timestamp.setter
+    def last_timestamp(self, timestamp: int) -> None:
+        self._tail.timestamp = timestamp
+
+    @property
     def begin(self) -> int:
         """First position of the log that is still there."""
         first = self.files.first
@@ -236,7 +243,9 @@ class CommitLog:
         None of the runs spans two files.
         """
         files = self.files
-        views: list[memoryview] = []
+        file = files.find(runs[0][0])
+        assert file is not None, runs
+        views = core.slice_runs(file.view, file.begin, runs, 0)
         while len(views) < len(runs):
             file = files.find(runs[len(views)][0])
             assert file is not None, runs
@@ -266,7 +275,7 @@ class CommitLog:
             stop = min(end, file.end)
             if file.buffer is not None:
                 file.commit(max(begin, file.begin), stop)
-            self._marks.committed = stop
+            self._marks.move_committed(stop)
 
     def reclaim_buffers(self) -> None:
         """Take back the buffers of full files that are committed; the owner thread's work."""
@@ -289,7 +298,7 @@ class CommitLog:
 
         Runs on the flusher's thread. The time is read before the end: it is never ahead of it.
         """
-        timestamp = self.last_timestamp
+        timestamp = self._tail.timestamp
         end = self._marks.committed
         for file in self.files.between(self._marks.flushed, end):
             file.sync()
@@ -330,7 +339,13 @@ class CommitLog:
             or len(properties) > PROPERTIES_BYTES_MAX
         ):
             return self._refuse(body, properties, size)
-        return self._roll() if tail.position + size > tail.room_end else None
+        if tail.position + size > tail.room_end:
+            failure = self._roll()
+            if failure is not None:
+                return failure
+        if tail.position >= tail.attention:
+            self._look_ahead()
+        return None
 
     def _roll(self) -> PutResult | None:
         """Fill the active file up and go on in the next one; a result only if that fails."""
@@ -363,7 +378,9 @@ class CommitLog:
 
     def _begin_at(self, offset: int) -> None:
         marks = self._marks
-        marks.appended = marks.committed = marks.flushed = marks.dispatched = offset
+        self._tail.end = offset
+        marks.move_committed(offset)
+        marks.flushed = marks.dispatched = offset
 
     def _activate(self, file: MappedFile, position: int) -> None:
         if self._pool is not None:
@@ -376,16 +393,14 @@ class CommitLog:
         tail.base = file.begin
         tail.position = position
         tail.room_end = file.size - BLANK_BYTES_MIN
-        self._attention = position
+        tail.attention = position
 
     def _move(self, position: int) -> None:
-        self._tail.position = position
-        if position >= self._attention:
+        tail = self._tail
+        tail.position = position
+        if position >= tail.attention:
             self._look_ahead()
-        end = self._tail.base + position
-        self._marks.appended = end
-        if self._pool is None:
-            self._marks.committed = end
+        tail.end = tail.base + position
 
     def _look_ahead(self) -> None:
         """Ask for pages ahead of the writer and, in the second half, for the next file."""
@@ -395,9 +410,11 @@ class CommitLog:
             self._allocator.populate(file, position + POPULATE_AHEAD_BYTES)
         if position >= file.size // 2:
             self._allocator.prepare(file.end)
-        self._attention = position + POPULATE_AHEAD_BYTES // 2
+        attention = position + POPULATE_AHEAD_BYTES // 2
         if position < file.size // 2:
-            self._attention = min(self._attention, file.size // 2)
+            attention = min(attention, file.size // 2)
+        # A file that was filled up is looked at no more.
+        self._tail.attention = max(attention, position + 1)
 
     def _refuse(self, body: bytes | memoryview, properties: bytes, size: int) -> PutResult:
         if len(properties) > PROPERTIES_BYTES_MAX:
@@ -408,6 +425,13 @@ class CommitLog:
         else:
             reason = f"record of {size} bytes, the most is {self._tail.record_bytes_max}"
         return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+
+
+def _now_ns(clock: Clock) -> Callable[[], int]:
+    """The clock as the tail wants it; the system's own without a Python call in between."""
+    if isinstance(clock, SystemClock):
+        return time.time_ns
+    return lambda: clock.now_ms() * 1_000_000
 
 
 def _batch_problem(batch: NewMessage) -> str:

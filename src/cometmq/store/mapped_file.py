@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cometmq.store.files import Files
 
-_POPULATE_STEP_BYTES: Final = 1024 * 1024
+_POPULATE_STEP_BYTES: Final = 256 * 1024
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -20,6 +20,8 @@ class MappedFileQueue:
         self.remover: Callable[[Path], None] = files.remove
         self.size = size
         self._files = found
+        # Where the first file begins; 0 without files.
+        self.begin = found[0].begin if found else 0
         # Deleted, but a slice of them is still in use.
         self._condemned: list[MappedFile] = []
 
@@ -51,10 +53,13 @@ class MappedFileQueue:
     def append(self, file: MappedFile) -> None:
         assert not self._files or self._files[-1].end == file.begin, file.path
         self._files.append(file)
+        self.begin = self._files[0].begin
 
     def drop_first(self) -> Path:
         """Forget the oldest file and remove it, as soon as nobody reads it any more."""
         file = self._files.pop(0)
+        if self._files:
+            self.begin = self._files[0].begin
         self._condemned.append(file)
         self.remove_condemned()
         return file.path

@@ -53,7 +53,7 @@ class Reader:
         except FileNotFoundError:
             return _missing_file(queue, offset)
         start = position - begin
-        entries = max(limits.entries_max, limits.count)
+        entries = max(limits.count, limits.entries_max)
         stop = min(start + entries * ENTRY_BYTES, high * ENTRY_BYTES - begin, queue.file_bytes)
         if accept is None and (tags is None or queue.extension is None):
             result = self._select(buffer, start, stop, tags, limits)
@@ -81,13 +81,13 @@ class Reader:
             start,
             stop,
             tags,
-            log.begin,
+            log.files.begin,
             log_end - self._warm_bytes,
             log_end,
             limits.count,
             limits.bytes_max,
-            min(limits.count_cold, limits.count),
-            min(limits.bytes_cold_max, limits.bytes_max),
+            limits.count_cold,
+            limits.bytes_cold_max,
         )
         if not runs:
             status = GetStatus.MESSAGE_WAS_REMOVING if has_gone else GetStatus.NO_MATCHED_MESSAGE

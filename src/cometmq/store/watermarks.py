@@ -14,21 +14,38 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Tail(Protocol):
+    """Whoever knows where the log ends."""
+
+    end: int
+
+
+class _Fixed:
+    """A log that does not grow."""
+
+    __slots__ = ("end",)
+
+    def __init__(self, end: int) -> None:
+        self.end = end
 
 
 class Watermarks:
     """The positions, and who waits for the disk.
 
-    ``appended`` and ``dispatched`` are moved by the owner thread; ``committed`` and ``flushed`` by
-    whoever commits and flushes. Reading any of them needs no lock.
+    ``appended`` follows the log's tail, and so does ``committed`` without a pool. ``dispatched`` is
+    moved by the owner thread, the others by whoever commits and flushes. Reading needs no lock.
     """
 
     __slots__ = (
+        "_committed",
         "_condition",
+        "_has_pool",
         "_numbers",
+        "_tail",
         "_waiting",
-        "appended",
-        "committed",
         "confirmed",
         "dispatched",
         "failure",
@@ -36,8 +53,11 @@ class Watermarks:
     )
 
     def __init__(self, end: int) -> None:
-        self.appended = end
-        self.committed = end
+        # What the log has; a log of its own end until there is one.
+        self._tail: Tail = _Fixed(end)
+        # How far the transient pool is written to the log; not used without one.
+        self._has_pool = False
+        self._committed = end
         self.flushed = end
         self.dispatched = end
         self.confirmed = end
@@ -49,6 +69,22 @@ class Watermarks:
         self._waiting: list[tuple[int, int, Callable[[bool], None]]] = []
         # Breaks ties between them.
         self._numbers = itertools.count()
+
+    def follow(self, tail: Tail, *, has_pool: bool) -> None:
+        """Take the end of the log from ``tail``; with a pool ``committed`` stays behind it."""
+        self._tail = tail
+        self._has_pool = has_pool
+
+    @property
+    def appended(self) -> int:
+        return self._tail.end
+
+    @property
+    def committed(self) -> int:
+        return self._committed if self._has_pool else self._tail.end
+
+    def move_committed(self, end: int) -> None:
+        self._committed = end
 
     def when_flushed(self, end: int, callback: Callable[[bool], None]) -> None:
         """Call back with True once ``end`` is on disk, with False when it never will be.

@@ -7,11 +7,18 @@ import pytest
 from cometmq.store.watermarks import Watermarks
 
 
+class Log:
+    """Something that ends somewhere."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+
 @pytest.fixture
 def marks() -> Watermarks:
     """100 bytes were on disk already; 1000 are in the log."""
     marks = Watermarks(100)
-    marks.appended = marks.committed = 1000
+    marks.follow(Log(1000), has_pool=False)
     return marks
 
 
