@@ -166,7 +166,7 @@ def test_a_flipped_bit_in_a_body_ends_the_log_there_after_a_kill(
     assert killed.found() == list(range(number))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize("has_entry", [True, False], ids=["in its queue", "not in its queue"])
 @pytest.mark.parametrize("position", range(0, 88, 4))
 def test_a_flipped_bit_in_the_head_of_the_last_record_harms_no_other(

@@ -25,7 +25,7 @@ from tests.crash.sizes import small
 from tests.crash.writer import Plan
 
 ROUNDS_FULL = 240
-SECONDS = 20.0
+SECONDS = 16.0
 SERIES_ROUNDS = 12
 """Kills on one directory before a new one is begun."""
 MESSAGES_MAX = 250

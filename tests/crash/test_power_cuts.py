@@ -124,7 +124,7 @@ def tell_story(machine: Machine) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_recovery_may_itself_be_cut_short_again_and_again(tmp_path: Path) -> None:
-    for seed in rounds(RECOVERIES, full=60, seconds=STORY_SECONDS):
+    for seed in rounds(RECOVERIES, full=30, seconds=STORY_SECONDS):
         chance = Random(seed)
         machine = some_machine(tmp_path / str(seed), chance, sector_bytes=None)
         run_until_the_lights_go_out(machine, chance)

@@ -507,9 +507,9 @@ class StoreMachine(RuleBasedStateMachine):
             assert result.status is PutStatus.MESSAGE_ILLEGAL
             return
         (stored,) = expected
-        assert result == PutResult(
-            PutStatus.PUT_OK, stored.begin, stored.end, stored.queue_offset, now_ms
-        )
+        found = result.physical_offset, result.end, result.queue_offset, result.store_timestamp
+        assert result.status is PutStatus.PUT_OK, result
+        assert found == (stored.begin, stored.end, stored.queue_offset, now_ms), (found, stored)
 
     def is_refused(self, result: PutResult, end: int) -> bool:
         """Whether there was no buffer in the transient pool; then nothing has happened."""

@@ -93,6 +93,8 @@ class CommitLog:
 
     def append(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store one message at the end of the log and give it the queue's next offset."""
+        if self._has_record_crc:
+            return self._append_slowly(message, queue)
         try:
             result: PutResult | None = self._tail.append(message, queue)
         except (OverflowError, TypeError) as error:
@@ -118,8 +120,6 @@ class CommitLog:
         if self._has_record_crc:
             assert tail.target is not None
             record.append_property_crc(tail.target, result.physical_offset - tail.base)
-            # Every message comes this way.
-            tail.attention = 0
         return result
 
     def append_batch(self, batch: NewMessage, queue: ConsumeQueue) -> PutResult:
@@ -370,11 +370,14 @@ class CommitLog:
         return None
 
     def _next_file(self) -> None:
-        """Go on in a new file without a blank: the one before is full."""
+        """Go on in a new file without a blank: the one before is full.
+
+        It needs no buffer: what is replicated comes in large pieces.
+        """
         begin = self._marks.appended
         file = self._allocator.take(begin - begin % self.files.size)
         self.files.append(file)
-        self._activate(file, begin - file.begin)
+        self._activate(file, begin - file.begin, has_buffer=False)
 
     def _begin_at(self, offset: int) -> None:
         marks = self._marks
@@ -382,8 +385,8 @@ class CommitLog:
         marks.move_committed(offset)
         marks.flushed = marks.dispatched = offset
 
-    def _activate(self, file: MappedFile, position: int) -> None:
-        if self._pool is not None:
+    def _activate(self, file: MappedFile, position: int, *, has_buffer: bool = True) -> None:
+        if self._pool is not None and has_buffer:
             file.buffer = self._pool.take()
             assert file.buffer is not None, "asked for before"
             file.buffer[:position] = file.mapping[:position]

@@ -163,9 +163,12 @@ class ConsumeQueue(core.QueueTail):
             begin -= self.file_bytes
             self._count(begin)
         self.next_offset = self.max_offset
-        if vouched is not None:
-            self._forget_behind()
         self.dirty_begin = self.max_offset
+        if vouched is not None:
+            # Entries from here on were found, but perhaps only in memory.
+            self.dirty_begin = begin // ENTRY_BYTES
+            self.is_unsettled = True
+            self._forget_behind()
 
     def correct_min(self, log_begin: int) -> None:
         """Move the minimum to the first entry whose record is still in the log."""

@@ -57,6 +57,8 @@ class ConsumeQueues:
             queue = self.obtain(topic, queue_id)
             if paths:
                 queue.load(int(paths[0].name), int(paths[-1].name), vouched=vouched)
+                if queue.dirty_begin < queue.max_offset:
+                    self.mark_dirty(queue)
         for (topic, queue_id), paths in self._layout.extension_files.items():
             if paths and (topic, queue_id) in self.table:
                 self.table[topic, queue_id].extension = QueueExtension(

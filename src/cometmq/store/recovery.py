@@ -69,6 +69,9 @@ def recover_log(
     _cut(log, end)
     queues.truncate(end)
     if not is_clean:
+        # A process that was killed left pages that no disk has seen.
+        for file in log.between(begin, end):
+            file.sync()
         _log.info("recovered the log to %d, read from %d", end, begin)
     return RecoveredLog(log, first.begin, end, min(begin, end), last_timestamp)
 
