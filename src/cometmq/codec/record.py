@@ -61,7 +61,7 @@ _HEAD_TO_BODY = tuple(
 _FIELDS_BEFORE_BODY = 14
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_POSITION = 36
-_RECORD_BYTES_MIN = _HEAD_TO_BODY[0].size + 3
+RECORD_BYTES_MIN: Final = _HEAD_TO_BODY[0].size + 3
 """A record with empty body, topic and properties."""
 
 _TOPIC_LENGTH_BYTES = {MAGIC_V1: 1, MAGIC_V2: 2}
@@ -331,8 +331,8 @@ def _parse_record(view: memoryview, position: int, check_crc: bool, with_body: b
 def _parse_head(view: memoryview, position: int) -> tuple[tuple[Any, ...], int]:
     """Return the fields up to the body length, and where the body ends."""
     size, _ = _HEAD.unpack_from(view, position)
-    if size < _RECORD_BYTES_MIN:
-        raise RemoteProtocolError(f"record of {size} bytes, the least is {_RECORD_BYTES_MIN}")
+    if size < RECORD_BYTES_MIN:
+        raise RemoteProtocolError(f"record of {size} bytes, the least is {RECORD_BYTES_MIN}")
     (sys_flag,) = _SYS_FLAG.unpack_from(view, position + _SYS_FLAG_POSITION)
     layout = _HEAD_TO_BODY[sys_flag >> 4 & 3]
     if layout.size > size:

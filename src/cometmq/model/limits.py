@@ -25,6 +25,9 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 RECORD_OVERHEAD_BYTES_MAX = 64 * 1024
 """What a record may have above the body limit: fixed fields, topic and properties."""
 
+QUEUE_GAP_MAX = 1_000_000
+"""Entries that may be missing in a queue beyond what the log can have held; more is damage."""
+
 JSON_DEPTH_MAX = 64
 """Nesting accepted by the fastjson reader; real bodies stay below 10."""
 

@@ -16,7 +16,7 @@ from cometmq.codec import batch as batch_codec
 from cometmq.codec import core, record
 from cometmq.codec import properties as message_properties
 from cometmq.codec.properties import Property
-from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2
+from cometmq.codec.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from cometmq.codec.sysflag import TRANSACTION_MASK
 from cometmq.errors import LocalProtocolError, OffsetOutOfRange, ProtocolError
 from cometmq.logs import get_logger
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _PUT_OK: Final = PutStatus.PUT_OK
 _WRONG_HOSTS: Final = "the hosts do not have the lengths that the sys flag says"
 _DELAY: Final = Property.DELAY.encode()
-_RECORD_BYTES_MIN: Final = record.record_bytes(0, 0, 0, 0)
 _log = get_logger(__name__)
 
 
@@ -229,11 +228,11 @@ class CommitLog:
         if file is None or offset < file.begin:
             return None
         end = min(self._marks.committed, file.end)
-        if offset + _RECORD_BYTES_MIN > end:
+        if offset + RECORD_BYTES_MIN > end:
             return None
         position = offset - file.begin
         size, magic = record.peek(file.view, position)
-        if magic not in (MAGIC_V1, MAGIC_V2) or not _RECORD_BYTES_MIN <= size <= end - offset:
+        if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_BYTES_MIN <= size <= end - offset:
             return None
         return file.view[position : position + size]
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Final
 from cometmq.codec import core, queue_entry
 from cometmq.codec.java import INT32_MAX
 from cometmq.codec.queue_entry import ENTRY_BYTES, FILLER
+from cometmq.codec.record import RECORD_BYTES_MIN
+from cometmq.logs import get_logger
+from cometmq.model.limits import QUEUE_GAP_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,7 @@ ALLOCATE_BYTES_MIN: Final = 4096
 ALLOCATE_BYTES_MAX: Final = 256 * 1024
 """Blocks are asked for in steps that double, so that 50,000 small queues stay small."""
 
+_log = get_logger(__name__)
 _FILLER: Final = queue_entry.pack(FILLER.physical_offset, FILLER.size, FILLER.tags_code)
 
 
@@ -84,6 +88,8 @@ class ConsumeQueue(core.QueueTail):
                 return False
             if queue_offset == 0:
                 self._begin_anew()
+            elif not self._can_follow(queue_offset, physical_offset):
+                return False
             else:
                 self._fill_up(queue_offset)
         position = queue_offset * ENTRY_BYTES
@@ -165,8 +171,10 @@ class ConsumeQueue(core.QueueTail):
         self.next_offset = self.max_offset
         self.dirty_begin = self.max_offset
         if vouched is not None:
-            # Entries from here on were found, but perhaps only in memory.
+            # Entries from here on were found, but perhaps only in memory. Those of later records
+            # may even be torn, and are entered again.
             self.dirty_begin = begin // ENTRY_BYTES
+            self.max_offset = self.first_offset(self.dirty_begin, lambda place: place >= vouched)
             self.is_unsettled = True
             self._forget_behind()
 
@@ -241,6 +249,21 @@ class ConsumeQueue(core.QueueTail):
         # An entry may begin before the end of the blocks and go on behind it.
         whole = end if end == self.file_bytes else end - ENTRY_BYTES
         self.ready_end = begin + whole
+
+    def _can_follow(self, queue_offset: int, physical_offset: int) -> bool:
+        """Tell whether so many entries can be missing: no more than the log had records."""
+        gap_max = physical_offset // RECORD_BYTES_MIN + QUEUE_GAP_MAX
+        if self._last_begin < 0 or queue_offset - self.max_offset <= gap_max:
+            return True
+        _log.error(
+            "topic=%s queue=%d record at %d says it is number %d, after %d: put into no queue",
+            self.topic,
+            self.queue_id,
+            physical_offset,
+            queue_offset,
+            self.max_offset,
+        )
+        return False
 
     def _fill_up(self, queue_offset: int) -> None:
         """Write fillers from where the queue stands to ``queue_offset``."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cometmq.codec import core, record
+from cometmq.codec.checkpoint import Checkpoint
 from cometmq.codec.digest import Ending, store_timestamp
 from cometmq.codec.record import MAGIC_V1, MAGIC_V2
 from cometmq.logs import get_logger
@@ -64,6 +65,10 @@ def recover_log(
     begin = min(vouched, max(first.begin, newest[1]))
     if is_clean:
         begin, is_clean = _clean_begin(log, *newest)
+    if is_clean and not all(layout.queue_files.values()):
+        # A clean stop leaves no queue without its last file: somebody took it away since.
+        checkpoint.save(Checkpoint(), first.begin)
+        begin = first.begin
     check_crc = settings.is_crc_checked_on_recovery and not is_clean
     end, last_timestamp = _find_end(log, begin, check_crc=check_crc)
     _cut(log, end)
