@@ -16,7 +16,7 @@ from tests.crash.machine import Machine
 from tests.crash.rounds import note, rounds
 from tests.crash.sizes import small
 
-ROUNDS_FULL = 150
+ROUNDS_FULL = 80
 SECONDS = 5.0
 CRASHES = 6
 """Power cuts of one round, on the same directory."""

@@ -117,7 +117,7 @@ class Row:
         if self.kind is float:
             return _float(text)
         if self.kind is Path:
-            return Path(text).expanduser() if text else None
+            return _path(text) if text else None
         return text
 
     def _refusal(self, value: Any, problem: str, called: str) -> SettingsError:
@@ -153,6 +153,13 @@ def _member_words(member: enum.Enum) -> tuple[str, str]:
 
 def _lower(words: tuple[str, ...]) -> list[str]:
     return [word.lower() for word in words]
+
+
+def _path(text: str) -> Path | None:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # "~name" of nobody here
+        return None
 
 
 def _float(text: str) -> float | None:

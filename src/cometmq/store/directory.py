@@ -81,6 +81,8 @@ class Layout:
     removable: list[Path] = field(default_factory=list)
     """Files whose creation was cut short: without size, or index files without entries that do
     not have the shape of the settings. They count as absent and may be removed."""
+    has_queue_folder: bool = False
+    """Without it all queues are to be made anew; an empty one says that all topics are deleted."""
     full_paths: frozenset[Path] = frozenset()
     """Log folders that get no new files while another one has room."""
     strays: list[Path] = field(default_factory=list)
@@ -114,6 +116,7 @@ class Layout:
         survey = _Survey(files, layout, on_damage)
         survey.log(sorted({*paths, *read_only}))
         survey.queues()
+        layout.has_queue_folder = any(one.name == QUEUE_FOLDER for one in files.entries(root))
         survey.index()
         return layout
 

@@ -61,10 +61,16 @@ def recover_log(
     if first is None or vouched is None:
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
-    newest = queues.newest_record() or (first.begin, first.begin)
-    begin = min(vouched, max(first.begin, newest[1]))
-    if is_clean:
+    newest = queues.newest_record()
+    if not layout.has_queue_folder:
+        begin = first.begin
+    elif is_clean and newest is not None:
         begin, is_clean = _clean_begin(log, *newest)
+    elif is_clean:
+        # Topics that are all deleted stay so, if we know where they ended.
+        begin = first.begin if checkpoint.position is None else vouched
+    else:
+        begin = vouched
     if is_clean and not all(layout.queue_files.values()):
         # A clean stop leaves no queue without its last file: somebody took it away since.
         checkpoint.save(Checkpoint(), first.begin)
