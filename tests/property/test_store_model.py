@@ -392,7 +392,8 @@ class StoreMachine(RuleBasedStateMachine):
         durable_end = marks.appended if seed is None else marks.flushed
         self.replica.crash(seed)
         end = self.replica.store.log_end
-        assert all(not end < known <= durable_end for known in self.model.ends)
+        missed = [known for known in self.model.ends if end < known <= durable_end]
+        assert not missed, (end, durable_end, missed)
 
     # --- life and death ---
 

@@ -214,12 +214,6 @@ class ConsumeQueue(core.QueueTail):
             self._first_begin += self.file_bytes
         return gone
 
-    def drop_all(self) -> None:
-        """Unmap every file; the caller removes them."""
-        for begin in self.file_begins:
-            self._drop(begin)
-        self._first_begin = self._last_begin = -1
-
     def unmapped(self) -> None:
         """The mappings gave the written file up; it is mapped again when needed."""
         self.buffer = None
@@ -293,7 +287,7 @@ class ConsumeQueue(core.QueueTail):
 
     def _begin_anew(self) -> None:
         """Forget everything: the topic was deleted, and what comes now is another queue."""
-        for begin in self.file_begins:
+        for begin in reversed(self.file_begins):
             self._mappings.remove(self._drop(begin))
         self._first_begin = self._last_begin = -1
         self.min_offset = self.max_offset = self.dirty_begin = 0

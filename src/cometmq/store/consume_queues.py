@@ -105,7 +105,14 @@ class ConsumeQueues:
         """Forget a topic's queues and remove their files; how many queues it had."""
         found = [key for key in self.table if key[0] == topic]
         for key in found:
-            self.table.pop(key).drop_all()
+            queue = self.table.pop(key)
+            # The newest first: a crash meanwhile leaves no gap.
+            for begin in reversed(queue.file_begins):
+                self._mappings.forget(queue.path(begin))
+                self._files.remove(Path(queue.path(begin)))
+            for path in reversed(self._layout.extension_files.pop(key, [])):
+                self._mappings.forget(str(path))
+                self._files.remove(path)
         self.tails.pop(topic, None)
         folders = {self._layout.queue_folder(topic, 0).parent}
         folders.add(self._layout.extension_folder(topic, 0).parent)
