@@ -389,7 +389,7 @@ class StoreMachine(RuleBasedStateMachine):
         """What it has of an incomplete message is forgotten, and comes again."""
         assert self.replica is not None
         marks = self.replica.store.watermarks
-        durable_end = marks.appended if seed is None else marks.flushed
+        durable_end = marks.committed if seed is None else marks.flushed
         self.replica.crash(seed)
         end = self.replica.store.log_end
         missed = [known for known in self.model.ends if end < known <= durable_end]
@@ -603,7 +603,11 @@ class Replica:
 
 # Finding the smallest example of a failure takes up to five minutes.
 TestStore = pytest.mark.slow(pytest.mark.timeout(900)(StoreMachine.TestCase))
-# A run of these steps takes as long as hundreds of the other properties' examples.
+# A run of these steps takes as long as hundreds of the other properties' examples, and the same
+# ones come each time: what is found should be what was changed. COMETMQ_ROUNDS=N draws N others.
+_WANTED = os.environ.get("COMETMQ_ROUNDS", "")
 TestStore.settings = settings(
-    max_examples=min(120, settings().max_examples * 3 // 4), stateful_step_count=30
+    max_examples=int(_WANTED) if _WANTED.isdecimal() else 40,
+    derandomize=not _WANTED.isdecimal(),
+    stateful_step_count=30,
 )

@@ -53,6 +53,7 @@ class Flusher:
         settings: StoreSettings,
         clock: Clock,
         on_progress: Callable[[], None],
+        vouched: int,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -64,8 +65,8 @@ class Flusher:
         self._clock = clock
         # Called after commits, flushes and the failure, on whatever thread did them.
         self._on_progress = on_progress
-        # The position in the last checkpoint, or where the log ended when it was opened.
-        self._vouched = marks.dispatched
+        # Everything before this log position is on disk, in log, queues and index.
+        self.vouched = vouched
         # One at a time: the thread, or somebody who flushes by hand.
         self._lock = threading.Lock()
         self._wake = threading.Condition()
@@ -96,6 +97,11 @@ class Flusher:
             with self._wake:
                 self._is_requested = True
                 self._wake.notify()
+
+    def hurry(self) -> None:
+        """Flush everything, checkpoint included, with the next step: somebody needs it."""
+        self._thorough_at = float("-inf")
+        self.request()
 
     def step(self) -> None:
         """Do what is due now."""
@@ -232,9 +238,9 @@ class Flusher:
             queue_timestamp=queue_timestamp or before.queue_timestamp,
             index_timestamp=index_timestamp,
         )
-        if after != before or position != self._vouched:
+        if after != before or position != self.vouched:
             self._checkpoint.save(after, position)
-            self._vouched = position
+            self.vouched = position
 
     def _fail(self, error: BaseException) -> None:
         _log.error("flush failed, the store is read-only from now on: %s", error)

@@ -378,7 +378,9 @@ class MessageStore:
         for file in self._retention.expired(
             facts, now_ms=now_ms, state=state, at_any_hour=at_any_hour
         ):
-            if file.end > min(self.watermarks.dispatched, self.watermarks.flushed):
+            if file.end > self._flusher.vouched:
+                # Its queues would forget after a crash how far they were.
+                self._flusher.hurry()
                 break
             path = self._log.files.drop_first()
             _log.info("file=%s deleted, the log begins at %d now", path, self._log.begin)

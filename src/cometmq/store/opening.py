@@ -97,6 +97,7 @@ def open_parts(
         settings=settings,
         clock=clock,
         on_progress=on_progress,
+        vouched=marks.dispatched if is_clean else recovered.dispatch_begin,
     )
     reader = Reader(log, marks, settings)
     return Parts(layout, marks, log, queues, index, dispatcher, reader, flusher)
