@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 FILE_WAIT_SECONDS: Final = 5.0
 """How long an append waits for a file that is being made."""
 
-POPULATE_AHEAD_BYTES: Final = 2 * 1024 * 1024
+POPULATE_AHEAD_BYTES: Final = 16 * 1024 * 1024
+POPULATE_AHEAD_SYNC_BYTES: Final = 2 * 1024 * 1024
 """How far pages are faulted in before the writer. They are dirty from then on, and the next sync
-writes them: far enough to stay ahead, and no further."""
+writes their zeros: less of them when senders wait for it."""
 
 _log = get_logger(__name__)
 
@@ -32,11 +33,19 @@ class Allocator:
     """
 
     def __init__(
-        self, files: Files, size: int, path_of: Callable[[int], Path], *, has_thread: bool
+        self,
+        files: Files,
+        size: int,
+        path_of: Callable[[int], Path],
+        *,
+        has_thread: bool,
+        ahead_bytes: int = POPULATE_AHEAD_BYTES,
     ) -> None:
         self._files = files
         self._size = size
         self._path_of = path_of
+        # How far ahead of the writer pages are asked for.
+        self.ahead_bytes = ahead_bytes
         self._worker = (
             concurrent.futures.ThreadPoolExecutor(1, "cometmq-allocate") if has_thread else None
         )
@@ -97,5 +106,5 @@ class Allocator:
             self._files.remove(path)
             raise
         if self._worker is not None:
-            file.populate(POPULATE_AHEAD_BYTES)
+            file.populate(self.ahead_bytes)
         return file

@@ -26,7 +26,6 @@ from cometmq.model.limits import (
     TOPIC_BYTES_MAX,
 )
 from cometmq.model.topic import RETRY_PREFIX
-from cometmq.store.allocator import POPULATE_AHEAD_BYTES
 from cometmq.store.results import NewMessage, PutResult, PutStatus
 
 if TYPE_CHECKING:
@@ -409,10 +408,10 @@ class CommitLog:
         file, position = self._active, self._tail.position
         assert file is not None
         if self._pool is None and position < file.size:
-            self._allocator.populate(file, position + POPULATE_AHEAD_BYTES)
+            self._allocator.populate(file, position + self._allocator.ahead_bytes)
         if position >= file.size // 2:
             self._allocator.prepare(file.end)
-        attention = position + POPULATE_AHEAD_BYTES // 2
+        attention = position + self._allocator.ahead_bytes // 2
         if position < file.size // 2:
             attention = min(attention, file.size // 2)
         # A file that was filled up is looked at no more.

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cometmq.store.allocator import Allocator
+from cometmq.store.allocator import (
+    POPULATE_AHEAD_BYTES,
+    POPULATE_AHEAD_SYNC_BYTES,
+    Allocator,
+)
 from cometmq.store.checkpoint import CheckpointFile
 from cometmq.store.commit_log import CommitLog
+from cometmq.store.config import FlushMode
 from cometmq.store.consume_queues import ConsumeQueues
 from cometmq.store.directory import Layout
 from cometmq.store.dispatcher import Dispatcher
@@ -113,7 +118,14 @@ def _open_log(
     *,
     has_threads: bool,
 ) -> CommitLog:
-    allocator = Allocator(files, layout.log_file_bytes, layout.log_path, has_thread=has_threads)
+    is_sync = settings.flush_mode is FlushMode.SYNC_FLUSH
+    allocator = Allocator(
+        files,
+        layout.log_file_bytes,
+        layout.log_path,
+        has_thread=has_threads,
+        ahead_bytes=POPULATE_AHEAD_SYNC_BYTES if is_sync else POPULATE_AHEAD_BYTES,
+    )
     recovered.files.remover = allocator.remove
     pool = None
     if settings.has_transient_pool:
