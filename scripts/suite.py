@@ -17,6 +17,7 @@ from scripts import tree
 
 PYTHON = sys.executable
 UNIT_TESTS = ("tests/unit", "tests/golden", "tests/property")
+WITHOUT_SLOW = ("-m", "not slow")
 NEWER_PYTHONS = ("3.12", "3.13", "3.14")
 
 
@@ -31,7 +32,7 @@ class Part(NamedTuple):
 def main() -> int:
     match sys.argv[1:]:
         case ["fast"]:
-            parts = [unit_part("unit tests", slow=False)]
+            parts = [Part("unit tests", pytest(*UNIT_TESTS, *WITHOUT_SLOW))]
         case ["check"]:
             parts = gates()
         case ["all"]:
@@ -58,7 +59,7 @@ def everything() -> list[Part]:
     return [
         *gates(),
         unit_part("unit tests, compiled core"),
-        unit_part("unit tests, plain core", environment={"COMETMQ_PURE": "1"}),
+        unit_part("unit tests, plain core", environment={"COMETMQ_PURE": "1"}, slow=is_full()),
         *newer_python_parts(),
         Part("crash tests", pytest("tests/crash")),
         Part("packaging", pytest("tests/packaging")),
@@ -69,9 +70,14 @@ def everything() -> list[Part]:
 def unit_part(
     area: str, *, slow: bool = True, environment: Mapping[str, str] | None = None
 ) -> Part:
-    selection = () if slow else ("-m", "not slow")
-    expected = {"COMETMQ_EXPECT_CORE": "plain" if environment else "compiled"} if slow else {}
+    expected = {"COMETMQ_EXPECT_CORE": "plain" if environment else "compiled"}
+    selection = () if slow else WITHOUT_SLOW
     return Part(area, pytest(*UNIT_TESTS, *selection), {**expected, **(environment or {})})
+
+
+def is_full() -> bool:
+    """Whether everything is to be done; otherwise slow tests run once, in the compiled core."""
+    return os.environ.get("COMETMQ_ROUNDS") == "full"
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -85,7 +91,8 @@ def newer_python_parts() -> list[Part]:
         if python is None:
             print(f"unit tests on Python {version}: skipped, no such Python found", flush=True)
             continue
-        parts.append(Part(f"Python {version}", ["scripts/test_on.sh", python, version]))
+        selection = () if is_full() else WITHOUT_SLOW
+        parts.append(Part(f"Python {version}", ["scripts/test_on.sh", python, version, *selection]))
     return parts
 
 
