@@ -263,9 +263,10 @@ class ConsumeQueue(core.QueueTail):
         """Write fillers from where the queue stands to ``queue_offset``."""
         begin = self.max_offset
         entries_per_file = self.file_bytes // ENTRY_BYTES
+        if self.min_offset == self.max_offset:
+            self.min_offset = queue_offset
         if self._last_begin < 0:
             begin = queue_offset - queue_offset % entries_per_file
-            self.min_offset = queue_offset
             # Where to go on when the disk is full and this is tried again.
             self.max_offset = begin
         for offset in range(begin, queue_offset):
@@ -290,7 +291,8 @@ class ConsumeQueue(core.QueueTail):
         for begin in reversed(self.file_begins):
             self._mappings.remove(self._drop(begin))
         self._first_begin = self._last_begin = -1
-        self.min_offset = self.max_offset = self.dirty_begin = 0
+        self.min_offset = self.max_offset = self.dirty_begin = self.next_offset = 0
+        self.max_physical = -1
 
     def _begins_before(self, begin: int, vouched: int) -> bool:
         """Tell whether the first entry of a file is there, of a record before ``vouched``."""

@@ -372,6 +372,7 @@ class MessageStore:
         """One round of retention: look at the disk, delete what may go; how many log files."""
         state = self._look_at_disk()
         self._log.files.remove_condemned()
+        self._log.reclaim_buffers()
         deleted = 0
         facts = self._file_facts()
         now_ms = self._clock.now_ms()
@@ -395,6 +396,7 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> int:
         """Forget the queues of a topic; how many. Its records stay in the log until they expire."""
+        self._flusher.commit_all()
         self._dispatcher.catch_up()
         return self._queues.delete_topic(topic)
 

@@ -88,6 +88,9 @@ def open_parts(
         if index is not None and not index.is_complete:
             begin = max(recovered.begin, index.resume_offset)
             dispatcher.feed_index(begin, recovered.dispatch_begin)
+        if checkpoint.position is not None and recovered.dispatch_begin < checkpoint.position:
+            # Entries come back that are not on disk yet.
+            checkpoint.save(checkpoint.last, recovered.dispatch_begin)
         marks.dispatched = recovered.dispatch_begin
         dispatcher.catch_up()
         log.resume()
