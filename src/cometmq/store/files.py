@@ -8,6 +8,7 @@ Errors are ``OSError`` as they come.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -186,6 +187,40 @@ class DiskFile:
             return end
 
 
+def _open_nameless(folder: Path) -> int | None:
+    """A file that gets its name when it has its size; None where the system has no such thing.
+
+    Apache refuses a directory with an empty file in it, and that is what a kill would leave
+    between making a file and giving it its size.
+    """
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not Path("/proc/self/fd").exists():
+        return None
+    try:
+        return os.open(folder, os.O_RDWR | os.O_CLOEXEC | flag, 0o644)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR):
+            return None
+        raise
+
+
+def _create_named(path: Path, size: int, *, durable: bool) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        _size(fd, size, durable=durable)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(fd)
+
+
+def _size(fd: int, size: int, *, durable: bool) -> None:
+    os.ftruncate(fd, size)
+    if durable:
+        os.fsync(fd)
+
+
 class DiskFiles:
     """The real file system."""
 
@@ -205,16 +240,16 @@ class DiskFiles:
             saved_file.make_folder(path.parent)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            os.ftruncate(fd, size)
-            if durable:
-                os.fsync(fd)
-        except OSError:
-            path.unlink()
-            raise
-        finally:
-            os.close(fd)
+        fd = _open_nameless(path.parent)
+        if fd is None:
+            _create_named(path, size, durable=durable)
+        else:
+            try:
+                _size(fd, size, durable=durable)
+                # Given a folder, it follows the link to the file; the folder is not used.
+                os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+            finally:
+                os.close(fd)
         if durable:
             saved_file.sync_folder(path.parent)
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,25 @@ class TestCreate:
 
 
 class TestFile:
+    def test_a_process_killed_while_it_creates_one_leaves_no_empty_file(
+        self, tmp_path: Path
+    ) -> None:
+        # A file that grows past the limit ends the process, unless it ignores the signal.
+        program = """if True:
+            import pathlib, resource, signal, sys
+            from cometmq.store.files import DiskFiles
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+            DiskFiles().create(pathlib.Path(sys.argv[1], "small"), 1000)
+            DiskFiles().create(pathlib.Path(sys.argv[1], "large"), 1001)
+        """
+
+        ended = subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
+
+        assert ended.returncode == -signal.SIGXFSZ
+        assert FILES.entries(tmp_path) == [Entry("small", 1000, False)]
+
     def test_allocating_gives_blocks_and_changes_nothing(self, file: DiskFile) -> None:
         file.write(0, b"begin")
 
