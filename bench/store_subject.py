@@ -17,16 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.interop import java, maven, requirements
+from tests.interop import java, requirements
 from tests.interop.apache import LOGBACK, home
 from tests.interop.cache import Cache
-from tests.interop.commands import run, tail
+from tests.interop.commands import tail
 from tests.interop.ports import free_port
 from tests.interop.processes import Stoppable
 
 SOURCES = Path(__file__).parent / "java"
 HEAP_MB = 1024
-COMPILE_TIMEOUT_S = 120
 ANSWER_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 10.0
 RESIDENT_SHARE_MAX = 0.02
@@ -150,7 +149,7 @@ def apache_store(cache: Cache, version: str, folder: Path) -> Subject:
     logging.write_text(LOGBACK)
     names = ("logback.configurationFile", "rmq.logback.configurationFile")
     argv = java.command(
-        class_path(cache, version),
+        java.compiled(cache, f"servers-{version}", "common", version, root=SOURCES),
         "cometmq.bench.StoreBench",
         [],
         home=folder,
@@ -159,20 +158,6 @@ def apache_store(cache: Cache, version: str, folder: Path) -> Subject:
         is_short_lived=False,
     )
     return Subject(f"Apache {version}", argv, folder)
-
-
-def class_path(cache: Cache, version: str) -> str:
-    """Our Java program, compiled for one release, and the jars of that release."""
-    jars = maven.jars(cache, f"servers-{version}")
-    sources = [path for part in ("common", version) for path in (SOURCES / part).glob("*.java")]
-
-    def compile_into(folder: Path) -> None:
-        options = ["-d", str(folder), "-cp", f"{jars}/*", "-encoding", "UTF-8"]
-        run(["javac", *options, *map(str, sources)], timeout_s=COMPILE_TIMEOUT_S)
-
-    inputs = {path.name: path.read_text() for path in sources}
-    classes = cache.entry(f"classes-bench-{version}", {**inputs, "jars": jars.name}, compile_into)
-    return f"{classes}:{jars}/*"
 
 
 def sync_files(paths: Sequence[Path]) -> None:

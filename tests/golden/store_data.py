@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from cometmq.codec import record
+from cometmq.codec.record import Record
+
 STORES = ("4.9.7-clean", "4.9.7-killed", "5.5.0-clean", "5.5.0-killed")
 
 _DATA = Path(__file__).parent.parent / "data" / "store"
@@ -53,3 +56,23 @@ def _members(name: str) -> Iterator[tuple[str, bytes]]:
             content = archive.extractfile(member) if member.isfile() else None
             if content is not None:
                 yield member.name.removeprefix("store/"), content.read()
+
+
+def facts(item: Record) -> dict[str, Any]:
+    """A record as the manifest describes it."""
+    return {
+        "topic": item.topic,
+        "queueId": item.queue_id,
+        "queueOffset": item.queue_offset,
+        "commitLogOffset": item.physical_offset,
+        "storeSize": item.size,
+        "bodyCRC": item.body_crc,
+        "sysFlag": item.sys_flag,
+        "flag": item.flag,
+        "bornTimestamp": item.born_timestamp,
+        "bornHost": "{}:{}".format(*record.unpack_host(item.born_host)),
+        "storeTimestamp": item.store_timestamp,
+        "storeHost": "{}:{}".format(*record.unpack_host(item.store_host)),
+        "reconsumeTimes": item.reconsume_times,
+        "preparedTransactionOffset": item.prepared_transaction_offset,
+    }

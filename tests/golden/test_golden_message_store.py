@@ -16,7 +16,7 @@ from cometmq.codec.properties import Property
 from cometmq.codec.record import Record
 from cometmq.store import GetStatus, MessageStore, StoreSettings
 from cometmq.store.check import Severity, check
-from tests.golden.store_data import STORES, Store, load
+from tests.golden.store_data import STORES, Store, facts, load
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def test_every_message_is_read_from_its_queue_with_the_same_fields(opened: Opene
     assert len(messages) == len(told)
     for message in told:
         item = messages[message["topic"], message["queueId"], message["queueOffset"]]
-        found = facts(item, message["bodyLength"])
+        found = all_facts(item, message["bodyLength"])
         assert found == {name: message[name] for name in found}
 
 
@@ -256,25 +256,12 @@ def offset_id(item: Record) -> str:
     return message_id.encode_offset_id(item.store_host, item.physical_offset)
 
 
-def facts(item: Record, body_bytes: int) -> dict[str, Any]:
-    """A record as the manifest describes it."""
+def all_facts(item: Record, body_bytes: int) -> dict[str, Any]:
+    """A record as the manifest describes it, with properties and body."""
     kind = sysflag.compression_type(item.sys_flag)
     body = item.body if kind is None else compression.decompress(item.body, kind, body_bytes)
     return {
-        "topic": item.topic,
-        "queueId": item.queue_id,
-        "queueOffset": item.queue_offset,
-        "commitLogOffset": item.physical_offset,
-        "storeSize": item.size,
-        "bodyCRC": item.body_crc,
-        "sysFlag": item.sys_flag,
-        "flag": item.flag,
-        "bornTimestamp": item.born_timestamp,
-        "bornHost": "{}:{}".format(*record.unpack_host(item.born_host)),
-        "storeTimestamp": item.store_timestamp,
-        "storeHost": "{}:{}".format(*record.unpack_host(item.store_host)),
-        "reconsumeTimes": item.reconsume_times,
-        "preparedTransactionOffset": item.prepared_transaction_offset,
+        **facts(item),
         "properties": properties.decode(item.properties),
         "bodyLength": len(body),
         "bodySha256": hashlib.sha256(body).hexdigest(),

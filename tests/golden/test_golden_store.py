@@ -4,7 +4,6 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from cometmq.codec.properties import Property
 from cometmq.codec.record import Blank, Record
 from cometmq.errors import RemoteProtocolError
 from tests import oracle
-from tests.golden.store_data import STORES, Store, load, timer_wheel
+from tests.golden.store_data import STORES, Store, facts, load, timer_wheel
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -377,26 +376,6 @@ def encode_into(target: bytearray, position: int, item: Record) -> int:
         item.reconsume_times,
         item.prepared_transaction_offset,
     )
-
-
-def facts(item: Record) -> dict[str, Any]:
-    """A record as the manifest describes it."""
-    return {
-        "topic": item.topic,
-        "queueId": item.queue_id,
-        "queueOffset": item.queue_offset,
-        "commitLogOffset": item.physical_offset,
-        "storeSize": item.size,
-        "bodyCRC": item.body_crc,
-        "sysFlag": item.sys_flag,
-        "flag": item.flag,
-        "bornTimestamp": item.born_timestamp,
-        "bornHost": "{}:{}".format(*record.unpack_host(item.born_host)),
-        "storeTimestamp": item.store_timestamp,
-        "storeHost": "{}:{}".format(*record.unpack_host(item.store_host)),
-        "reconsumeTimes": item.reconsume_times,
-        "preparedTransactionOffset": item.prepared_transaction_offset,
-    }
 
 
 def queues(store: Store) -> Iterator[tuple[str, bytes]]:

@@ -18,12 +18,12 @@ OPENED = (
 )
 
 
-def compiled(cache: Cache, jar_set: str, *folders: str) -> str:
+def compiled(cache: Cache, jar_set: str, *folders: str, root: Path = SOURCES) -> str:
     """A class path with the classes of our source ``folders`` and the jars they were built with."""
-    sources = [source for folder in folders for source in sorted((SOURCES / folder).glob("*.java"))]
+    sources = [source for folder in folders for source in sorted((root / folder).glob("*.java"))]
     assert sources, folders
     jars = maven.jars(cache, jar_set)
-    texts = {str(source.relative_to(SOURCES)): source.read_text() for source in sources}
+    texts = {str(source.relative_to(root)): source.read_text() for source in sources}
 
     def compile_into(folder: Path) -> None:
         requirements.need("javac")

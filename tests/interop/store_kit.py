@@ -37,6 +37,7 @@ from cometmq.codec.properties import Property
 from cometmq.codec.record import Record
 from cometmq.store import MessageStore, StoreSettings
 from cometmq.store.results import GetStatus, NewMessage, PutResult
+from tests.golden import store_data
 from tests.interop import apache, asking
 from tests.interop.apache import ApacheBroker
 from tests.interop.cache import Cache
@@ -246,20 +247,8 @@ def facts(item: Record) -> Facts:
     kind = sysflag.compression_type(item.sys_flag)
     body = item.body if kind is None else compression.decompress(item.body, kind, BODY_BYTES_MAX)
     return {
-        "topic": item.topic,
-        "queueId": item.queue_id,
-        "queueOffset": item.queue_offset,
-        "commitLogOffset": item.physical_offset,
-        "storeSize": item.size,
-        "bodyCRC": item.body_crc,
-        "flag": item.flag,
+        **store_data.facts(item),
         "sysFlag": item.sys_flag & ~sysflag.COMPRESSED,
-        "bornTimestamp": item.born_timestamp,
-        "bornHost": "{}:{}".format(*record.unpack_host(item.born_host)),
-        "storeTimestamp": item.store_timestamp,
-        "storeHost": "{}:{}".format(*record.unpack_host(item.store_host)),
-        "reconsumeTimes": item.reconsume_times,
-        "preparedTransactionOffset": item.prepared_transaction_offset,
         "properties": properties.decode(item.properties),
         "body": base64.b64encode(body).decode(),
     }

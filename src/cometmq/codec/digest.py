@@ -104,6 +104,16 @@ def tag_hash(topic: str, tag: str) -> int:
     return index_hash(tag_text(topic, tag))
 
 
+def hashes_of(topic: str, unique_key: str | None, keys: str | None, tags: str | None) -> list[int]:
+    """The hashes a message is indexed under, in the order of its entries."""
+    hashes = [key_hash(topic, unique_key)] if unique_key else []
+    if keys:
+        hashes += [key_hash(topic, key) for key in keys.split(" ") if key]
+    if tags:
+        hashes.append(tag_hash(topic, tags))
+    return hashes
+
+
 def store_timestamp(data: ReadableBuffer, position: int) -> int:
     """Return the store time of the record at ``position``, which is taken to be one."""
     (sys_flag,) = _INT32.unpack_from(data, position + _SYS_FLAG_POSITION)
@@ -140,11 +150,6 @@ def _digest(record: Record) -> Digest:
     unique_key = message_properties.get(record.properties, _UNIQUE_KEY)
     keys = message_properties.get(record.properties, _KEYS)
     tags = message_properties.get(record.properties, _TAGS)
-    hashes = [key_hash(topic, unique_key)] if unique_key else []
-    if keys:
-        hashes += [key_hash(topic, key) for key in keys.split(" ") if key]
-    if tags:
-        hashes.append(tag_hash(topic, tags))
     return (
         topic,
         record.queue_id,
@@ -154,5 +159,5 @@ def _digest(record: Record) -> Digest:
         record.sys_flag,
         record.store_timestamp,
         tags_code(tags),
-        tuple(hashes),
+        tuple(hashes_of(topic, unique_key, keys, tags)),
     )

@@ -13,6 +13,9 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 """Begins the topic of a group's messages that were retried in vain."""
 
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""Where messages with a delay level wait; their tags code is the time of delivery."""
+
 
 class Permission(enum.IntFlag):
     """Bits of ``perm`` in topics and routes; an integer on the wire and in files."""

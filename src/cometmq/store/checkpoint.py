@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from cometmq.codec import checkpoint as page
@@ -33,13 +34,10 @@ class CheckpointFile:
         if not self._has_file:
             self._files.create(self._path, page.PAGE_BYTES)
             self._has_file = True
-        file = self._files.open(self._path)
-        try:
+        with closing(self._files.open(self._path)) as file:
             file.allocate(0, page.PAGE_BYTES)
             file.write(0, page.pack(checkpoint, position))
             file.sync()
-        finally:
-            file.close()
         self.last = checkpoint
         self.position = position
 

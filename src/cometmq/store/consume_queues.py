@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cometmq.codec import core
 from cometmq.codec.digest import store_timestamp
 from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.queue_extension import QueueExtension
 from cometmq.store.queue_mappings import QueueMappings, mappings_allowed
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from cometmq.store.config import StoreSettings
     from cometmq.store.directory import Layout
     from cometmq.store.files import Files
-
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""Where messages with a delay level wait; their tags code is the time of delivery."""
 
 _PAGE_BYTES: Final = 4096
 
@@ -114,10 +112,8 @@ class ConsumeQueues:
                 self._mappings.forget(str(path))
                 self._files.remove(path)
         self.tails.pop(topic, None)
-        folders = {self._layout.queue_folder(topic, 0).parent}
-        folders.add(self._layout.extension_folder(topic, 0).parent)
-        for folder in folders:
-            self._files.remove_folder(folder)
+        for folder_of in (self._layout.queue_folder, self._layout.extension_folder):
+            self._files.remove_folder(folder_of(topic, 0).parent)
         return len(found)
 
     def mark_dirty(self, queue: ConsumeQueue) -> None:
@@ -169,14 +165,12 @@ class ConsumeQueues:
             with contextlib.suppress(FileNotFoundError):
                 self._files.settle(Path(queue.path(first)))
         for file_begin in range(first, end, queue.file_bytes):
-            try:
-                file = self._files.open(Path(queue.path(file_begin)))
-            except FileNotFoundError:
-                continue  # deleted meanwhile, with the log it pointed to
-            try:
+            # It may have been deleted meanwhile, with the log it pointed to.
+            with (
+                contextlib.suppress(FileNotFoundError),
+                contextlib.closing(self._files.open(Path(queue.path(file_begin)))) as file,
+            ):
                 file.sync()
-            finally:
-                file.close()
 
 
 def _stored_at(log: CommitLog, physical_offset: int) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import collections
 import enum
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -182,11 +183,8 @@ def file_offset(path: Path) -> int:
 
 
 def _map(files: Files, path: Path) -> mmap.mmap:
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         return file.map(writable=False)
-    finally:
-        file.close()
 
 
 class _Survey:

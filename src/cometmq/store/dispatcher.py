@@ -14,7 +14,7 @@ from cometmq.codec.properties import Property
 from cometmq.codec.queue_entry import delay_tags_code
 from cometmq.codec.tails import UNQUEUED
 from cometmq.logs import get_logger
-from cometmq.store.consume_queues import SCHEDULE_TOPIC
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.directory import queue_problem
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ import mmap
 import time
 from typing import TYPE_CHECKING, Final
 
-from cometmq.codec import core
-from cometmq.codec.index_entry import key_text, tag_text
-from cometmq.codec.java import index_hash
+from cometmq.codec import core, digest
 from cometmq.codec.sysflag import TRANSACTION_MASK, TransactionType
 from cometmq.logs import get_logger
 from cometmq.store.index_file import IndexFile
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from cometmq.store.files import Files
 
 _NAME_DIGITS: Final = 17
-_TIME_MS_MAX: Final = (1 << 63) - 1
+TIME_MS_MAX: Final = (1 << 63) - 1
 _log = get_logger(__name__)
 
 
@@ -130,7 +128,7 @@ class KeyIndex:
         *,
         limit: int,
         begin_ms: int = 0,
-        end_ms: int = _TIME_MS_MAX,
+        end_ms: int = TIME_MS_MAX,
         kind: KeyKind = KeyKind.KEY,
     ) -> list[int]:
         """Physical offsets of the newest messages that may have the key, ascending.
@@ -138,7 +136,8 @@ class KeyIndex:
         Only hashes are compared, so a hit may have another key. Times are compared as whole seconds
         since the file's first message, rounded down, as Apache does.
         """
-        key_hash = index_hash((tag_text if kind is KeyKind.TAG else key_text)(topic, key))
+        hash_of = digest.tag_hash if kind is KeyKind.TAG else digest.key_hash
+        key_hash = hash_of(topic, key)
         limit = min(limit, self._settings.query_count_max)
         found: set[int] = set()
         for file in self._newest_first():
@@ -162,7 +161,7 @@ class KeyIndex:
         tags: str | None,
     ) -> None:
         """Enter a message under its unique key, each word of ``keys`` and its tag."""
-        hashes = hashes_of(topic, unique_key, keys, tags)
+        hashes = digest.hashes_of(topic, unique_key, keys, tags)
         self.add_hashes(physical_offset, store_timestamp, hashes)
 
     def add_hashes(self, physical_offset: int, store_timestamp: int, hashes: Sequence[int]) -> None:
@@ -392,13 +391,3 @@ class KeyIndex:
 
     def _newest_first(self) -> Iterable[IndexFile]:
         return reversed(self._index_files)
-
-
-def hashes_of(topic: str, unique_key: str | None, keys: str | None, tags: str | None) -> list[int]:
-    """The hashes a message is indexed under, in the order of its entries."""
-    texts = [key_text(topic, unique_key)] if unique_key else []
-    if keys:
-        texts += [key_text(topic, key) for key in keys.split(" ") if key]
-    if tags:
-        texts.append(tag_text(topic, tags))
-    return [index_hash(text) for text in texts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 
@@ -16,7 +16,7 @@ from cometmq.store.config import FlushMode, StoreSettings
 from cometmq.store.consume_queues import Boundary
 from cometmq.store.directory import queue_problem
 from cometmq.store.files import DiskFiles
-from cometmq.store.key_index import KeyKind
+from cometmq.store.key_index import TIME_MS_MAX, KeyKind
 from cometmq.store.opening import open_parts
 from cometmq.store.results import GetLimits, GetResult, NewMessage, PutResult, PutStatus
 from cometmq.store.retention import DiskState, DiskWatch, LogFileFacts, Place, Retention
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from cometmq.store.retention import MayDelete
     from cometmq.store.watermarks import Watermarks
 
-_TIME_MAX_MS: Final = (1 << 63) - 1
 _log = get_logger(__name__)
 
 
@@ -174,14 +173,12 @@ class MessageStore:
 
     def put(self, message: NewMessage) -> PutResult:
         """Append a message; it is readable after the next dispatch. Never waits."""
+        # As long as it is for speed: another call in between costs a put a sixth more.
         if self._refusal:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._refusal)
-        queue = self._table.get((message.topic, message.queue_id))
-        if queue is None:
-            problem = queue_problem(message.topic, message.queue_id)
-            if problem:
-                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
-            queue = self._queues.obtain(message.topic, message.queue_id)
+        queue = self._table.get((message.topic, message.queue_id)) or self._new_queue(message)
+        if isinstance(queue, PutResult):
+            return queue
         result = self._log.append(message, queue)
         if not self._is_dispatch_scheduled:
             self._schedule_dispatch()
@@ -193,10 +190,9 @@ class MessageStore:
         """Append the messages of a wire batch (``codec.batch``): all of them, or none."""
         if self._refusal:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._refusal)
-        problem = queue_problem(batch.topic, batch.queue_id)
-        if problem:
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
-        queue = self._queues.obtain(batch.topic, batch.queue_id)
+        queue = self._table.get((batch.topic, batch.queue_id)) or self._new_queue(batch)
+        if isinstance(queue, PutResult):
+            return queue
         result = self._log.append_batch(batch, queue)
         if not self._is_dispatch_scheduled:
             self._schedule_dispatch()
@@ -275,14 +271,13 @@ class MessageStore:
         *,
         limit: int = 32,
         begin_ms: int = 0,
-        end_ms: int = _TIME_MAX_MS,
+        end_ms: int = TIME_MS_MAX,
         kind: KeyKind = KeyKind.KEY,
     ) -> list[int]:
         """Log positions of messages that may have the key; only hashes are compared."""
         self._dispatch_if_alone()
         if self._index is None:
             return []
-        limit = min(limit, self.settings.query_count_max)
         return self._index.query(
             topic, key, limit=limit, begin_ms=begin_ms, end_ms=end_ms, kind=kind
         )
@@ -439,6 +434,13 @@ class MessageStore:
         self.close()
 
     # --- helpers ---
+
+    def _new_queue(self, message: NewMessage) -> ConsumeQueue | PutResult:
+        """The queue of a message, which is not known yet; a result when there cannot be one."""
+        problem = queue_problem(message.topic, message.queue_id)
+        if problem:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
+        return self._queues.obtain(message.topic, message.queue_id)
 
     def _release(self) -> None:
         self._log.close()

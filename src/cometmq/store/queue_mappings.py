@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 from collections import OrderedDict
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,11 +53,8 @@ class QueueMappings:
         found = self._mapped.get(path)
         if found is None:
             self._make_room()
-            file = self._files.open(Path(path))
-            try:
+            with closing(self._files.open(Path(path))) as file:
                 found = file.map(writable=True), owner
-            finally:
-                file.close()
             self._mapped[path] = found
         elif owner is not None:
             found = found[0], owner
@@ -86,20 +84,15 @@ class QueueMappings:
 
     def allocate(self, path: str, begin: int, end: int) -> None:
         """Give bytes of a file their blocks before they are written through the mapping."""
-        file = self._files.open(Path(path))
-        try:
+        with closing(self._files.open(Path(path))) as file:
             file.allocate(begin, end)
-        finally:
-            file.close()
 
     def clear(self, path: str, begin: int) -> None:
         """Make the rest of a file zero, on disk too."""
-        file = self._files.open(Path(path))
-        try:
-            if file.clear(begin, len(self.get(path))):
+        size = len(self.get(path))
+        with closing(self._files.open(Path(path))) as file:
+            if file.clear(begin, size):
                 file.sync()
-        finally:
-            file.close()
 
     def close(self) -> None:
         for path in tuple(self._mapped):

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from cometmq.codec import index_entry
+from cometmq.codec.digest import hashes_of
 from cometmq.codec.java import index_hash
 from cometmq.errors import DamagedStore
 from cometmq.store.config import StoreSettings
-from cometmq.store.key_index import KeyIndex, KeyKind, hashes_of
+from cometmq.store.key_index import KeyIndex, KeyKind
 from cometmq.testing import CrashingDisk, FakeClock
 from cometmq.testing.clock import EPOCH_MS
 from tests import oracle

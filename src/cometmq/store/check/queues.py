@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cometmq.codec import properties, queue_entry, queue_extension
 from cometmq.codec.queue_entry import ENTRY_BYTES, FILLER, QueueEntry
+from cometmq.codec.tails import UNQUEUED
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.check.cursor import QueueCursor
 from cometmq.store.check.reading import Segments
 from cometmq.store.check.report import Kind, Severity
@@ -28,11 +30,8 @@ if TYPE_CHECKING:
 
     Queue = tuple[str, int]
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 
-_TRANSACTION_MASK = 0xC
-_TRANSACTION_COMMIT = 0x8
 _CHUNKS_BYTES_MAX = 32 * 1024 * 1024
 _CHUNK_ENTRIES_MIN = 16
 _CHUNK_ENTRIES_MAX = 3000
@@ -48,7 +47,7 @@ class Place(NamedTuple):
 
 def places(record: Record) -> Iterator[Place]:
     """The queues a record is put into: its own, and the light queues it names."""
-    if record.sys_flag & _TRANSACTION_MASK in (0, _TRANSACTION_COMMIT):
+    if not record.sys_flag & UNQUEUED:
         yield Place((record.topic, record.queue_id), record.queue_offset)
     if b"INNER_MULTI_DISPATCH\x01" in record.properties:
         names = properties.get(record.properties, b"INNER_MULTI_DISPATCH") or ""
