@@ -605,7 +605,7 @@ class Replica:
 TestStore = pytest.mark.slow(pytest.mark.timeout(900)(StoreMachine.TestCase))
 # A run of these steps takes as long as hundreds of the other properties' examples, and the same
 # ones come each time: what is found should be what was changed. COMETMQ_ROUNDS=N draws N others.
-_WANTED = os.environ.get("COMETMQ_ROUNDS", "")
+_WANTED = os.environ.get("COMETMQ_ROUNDS", "").replace("full", "300")
 TestStore.settings = settings(
     max_examples=int(_WANTED) if _WANTED.isdecimal() else 40,
     derandomize=not _WANTED.isdecimal(),

@@ -238,6 +238,7 @@ def find(
 ) -> list[int]:
     """Return physical offsets of entries with the hash and a time in range, newest first.
 
+    A message that has the key twice is found once.
     ``count`` is the number of the next entry, ``begin_timestamp`` the one of the header. Times are
     known to the second, rounded down. The walk ends at the first entry before ``begin_ms``, as in
     Java, and after ``count`` steps in any case: damaged chains may run in circles.
@@ -255,7 +256,8 @@ def find(
             time_ms = begin_timestamp + seconds * 1000
             if seconds < 0:
                 break
-            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
+            is_wanted = entry_hash == key_hash and begin_ms <= time_ms <= end_ms
+            if is_wanted and found[-1:] != [physical_offset]:
                 found.append(physical_offset)
             if previous == number or time_ms < begin_ms:
                 break

@@ -88,6 +88,16 @@ class ConsumeQueues:
         for queue in self.table.values():
             queue.truncate(end)
 
+    def drop_empty(self) -> None:
+        """Remove queues without entries: their topics were deleted, or nothing of them survived."""
+        empty = [key for key, queue in self.table.items() if queue.max_offset == 0]
+        for topic, queue_id in empty:
+            queue = self.table.pop((topic, queue_id))
+            for begin in queue.file_begins:
+                self._mappings.forget(queue.path(begin))
+            self._files.remove_folder(self._layout.queue_folder(topic, queue_id))
+            self.tails.get(topic, {}).pop(queue_id, None)
+
     def correct_min(self, log_begin: int) -> None:
         for queue in self.table.values():
             queue.correct_min(log_begin)

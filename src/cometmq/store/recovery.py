@@ -62,29 +62,33 @@ def recover_log(
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
     newest = queues.newest_record()
-    if not layout.has_queue_folder:
+    if not layout.has_queue_folder or (is_clean and not all(layout.queue_files.values())):
+        # A clean stop leaves no queue without its last file: somebody took it away since.
+        checkpoint.save(Checkpoint(), first.begin)
         begin = first.begin
     elif is_clean and newest is not None:
         begin, is_clean = _clean_begin(log, *newest)
     elif is_clean:
-        # Topics that are all deleted stay so, if we know where they ended.
-        begin = first.begin if checkpoint.position is None else vouched
+        # No topic has a message. Another program may have cut the log since the position was saved.
+        at_position = None if checkpoint.position is None else log.find(vouched)
+        begin = (at_position or first).begin
     else:
         begin = vouched
-    if is_clean and not all(layout.queue_files.values()):
-        # A clean stop leaves no queue without its last file: somebody took it away since.
-        checkpoint.save(Checkpoint(), first.begin)
-        begin = first.begin
     check_crc = settings.is_crc_checked_on_recovery and not is_clean
     end, last_timestamp = _find_end(log, begin, check_crc=check_crc)
     _cut(log, end)
     queues.truncate(end)
+    dispatch_begin = begin
+    if is_clean and checkpoint.position is not None:
+        # What has no entry before it belongs to topics that were deleted, and stays so.
+        dispatch_begin = max(begin, checkpoint.position)
     if not is_clean:
+        queues.drop_empty()
         # A process that was killed left pages that no disk has seen.
         for file in log.between(begin, end):
             file.sync()
         _log.info("recovered the log to %d, read from %d", end, begin)
-    return RecoveredLog(log, first.begin, end, min(begin, end), last_timestamp)
+    return RecoveredLog(log, first.begin, end, min(dispatch_begin, end), last_timestamp)
 
 
 def _vouched_begin(log: MappedFileQueue, checkpoint: CheckpointFile) -> int:

@@ -175,6 +175,13 @@ def test_find_returns_the_newest_ones_up_to_the_limit() -> None:
     assert found(data, 1, limit=0) == []
 
 
+def test_find_counts_a_message_that_has_the_key_twice_once() -> None:
+    data = small_file((1, 100, 0), (1, 200, 0), (6, 200, 0), (1, 200, 0), (1, 300, 0))
+
+    assert found(data, 1, limit=2) == [300, 200]
+    assert found(data, 1) == [300, 200, 100]
+
+
 def test_find_compares_times_by_the_second() -> None:
     data = small_file((1, 100, 0), (1, 200, 10), (1, 300, 20))
 

@@ -391,6 +391,27 @@ class TestDeletedTopics:
         with open_store(root) as store:
             assert store.queues() == [("other", 0)]
 
+    def test_so_it_does_when_the_log_ends_with_its_messages(self, root: Path) -> None:
+        with open_store(root) as store:
+            put_all(store, b"kept", topic="other")
+            put_all(store, *numbered(3))
+            store.delete_topic(TOPIC)
+            end = store.log_end
+
+        with open_store(root) as store:
+            assert store.queues() == [("other", 0)]
+            assert store.log_end == end
+
+    def test_and_when_it_was_the_only_one(self, root: Path) -> None:
+        with open_store(root) as store:
+            put_all(store, *numbered(3))
+            store.delete_topic(TOPIC)
+            end = store.log_end
+
+        with open_store(root) as store:
+            assert store.queues() == []
+            assert store.log_end == end
+
     def test_one_that_does_not_exist_has_no_queues(self, root: Path) -> None:
         with open_store(root) as store:
             assert store.delete_topic("nothing") == 0

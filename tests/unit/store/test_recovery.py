@@ -465,6 +465,24 @@ class TestQueues:
         with open_store(copy) as store:
             assert bodies(store)[-2:] == [b"new 0", b"new 1"]
 
+    def test_a_queue_without_entries_goes_with_its_folder(self, killed: Kill) -> None:
+        """It was made anew after its topic was deleted, and lost its messages with a page."""
+
+        def use(store: MessageStore) -> None:
+            put_all(store, b"kept", topic="other")
+            put_all(store, b"lost")
+            store.flush()
+
+        copy = killed(use)
+        (path,) = queue_files(copy)
+        path.write_bytes(bytes(path.stat().st_size))
+        log_path = log_files(copy)[0]
+        patch(log_path, record_size(b"kept", topic="other"), bytes(SIZE))
+
+        with open_store(copy) as store:
+            assert store.queues() == [("other", 0)]
+        assert not path.parent.exists()
+
     def test_nothing_is_written_outside_the_store(self, killed: Kill, tmp_path: Path) -> None:
         """A topic read from a damaged record must not become a path."""
 
@@ -616,8 +634,13 @@ class TestCleanStart:
     def test_records_behind_the_last_entry_are_found(self, root: Path) -> None:
         """5.0 to 5.3.1 may leave some after a clean stop."""
         with open_store(root) as store:
-            results = put_all(store, *numbered(5), keys="k")
+            put_all(store, *numbered(3), keys="k")
+        checkpoint = (root / "checkpoint").read_bytes()
+        with open_store(root) as store:
+            results = put_all(store, b"3", b"4", keys="k")
         patch(queue_files(root)[0], 60, bytes(40))
+        # Others do not say how far they came.
+        (root / "checkpoint").write_bytes(checkpoint)
 
         with open_store(root) as store:
             assert bodies(store) == numbered(5)
