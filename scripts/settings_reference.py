@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from cometmq.broker.config import BrokerNetworkSettings, BrokerSettings
 from cometmq.logs import LogSettings
 from cometmq.nameserver.config import NameServerNetworkSettings, NameServerSettings
 from cometmq.remoting.config import (
@@ -21,6 +22,8 @@ COMPONENTS: tuple[tuple[str, type[Settings]], ...] = (
     ("Logging", LogSettings),
     ("Name server", NameServerSettings),
     ("Name server: where it listens", NameServerNetworkSettings),
+    ("Broker", BrokerSettings),
+    ("Broker: where it listens", BrokerNetworkSettings),
     ("Store", StoreSettings),
     ("Servers", ServerSettings),
     ("Connections", ChannelSettings),
@@ -82,9 +85,12 @@ def _row(row: Row) -> str:
 def _without_effect(cls: type[Settings]) -> Iterator[str]:
     if cls.accepted_without_effect:
         yield from ("", "Accepted in a file, without effect here:", "")
-        yield from ("| Key | Because |", "|---|---|")
-        for key, reason in sorted(cls.accepted_without_effect.items()):
-            yield f"| `{key}` | {reason} |"
+        yield from ("| Because | Keys |", "|---|---|")
+        by_reason: dict[str, list[str]] = {}
+        for key, inert in sorted(cls.accepted_without_effect.items()):
+            by_reason.setdefault(inert.reason, []).append(f"`{key}`")
+        for reason, keys in sorted(by_reason.items()):
+            yield f"| {reason} | {', '.join(keys)} |"
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from cometmq.errors import SettingsError
 from cometmq.settings import (
+    Bundle,
+    InertKey,
     Origin,
     Row,
     Settings,
@@ -30,8 +33,8 @@ class Flush(enum.Enum):
 
 @settings_class
 class Sample(Settings):
-    accepted_without_effect: ClassVar[Mapping[str, str]] = {
-        "serverWorkerThreads": "one event loop does the work"
+    accepted_without_effect: ClassVar[Mapping[str, InertKey]] = {
+        "serverWorkerThreads": InertKey("8", "one event loop does the work")
     }
 
     flush_disk_type: Flush = setting(
@@ -307,3 +310,54 @@ def test_whatever_a_file_says_is_a_value_or_a_settings_error(text: str, key: str
         outcome = refused
 
     assert isinstance(outcome, Sample) or outcome.key == key
+
+
+@settings_class
+class Door(Settings):
+    prefix: ClassVar[str] = "door"
+    accepted_without_effect: ClassVar[Mapping[str, InertKey]] = {
+        "doorColour": InertKey("red", "nobody looks"),
+        "doorCode": InertKey("", "nobody asks", secret=True),
+    }
+
+    port: int = setting(1, doc="Where it is.")
+    password: str = setting("", doc="Who may pass.", secret=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class House(Bundle):
+    """A program of two components, one of which is set up in its own way."""
+
+    front: Sample = dataclasses.field(default_factory=Sample)
+    back: Door = dataclasses.field(default_factory=lambda: Door(port=7))
+
+
+def test_a_bundle_reads_all_its_parts_from_the_same_places() -> None:
+    house = House.load(
+        file={"flushDiskType": "SYNC_FLUSH", "doorPort": "3"},
+        environment={"COMETMQ_DOOR_PORT": "4"},
+        flags={"door_port": None},
+    )
+
+    assert house.front.flush_disk_type is Flush.SYNC_FLUSH
+    assert house.back.port == 4
+    assert House.load(file={}, environment={}, flags={"door_port": "5"}).back.port == 5
+
+
+def test_a_bundle_has_defaults_of_its_own() -> None:
+    house = House.load(file={}, environment={}, flags={})
+
+    assert (house.back.port, house) == (7, House())
+    assert House.classes() == (Sample, Door)
+
+
+def test_a_bundle_shows_everything_but_secrets() -> None:
+    given = {"doorColour": "blue", "doorCode": "1234", "door.password": "1234", "wall": "1234"}
+
+    house = House(given=given, back=Door(password="1234"))
+
+    shown = house.shown()
+    assert (shown["doorColour"], shown["doorPort"]) == ("blue", "1")
+    assert "1234" not in " ".join(shown.values())
+    assert list(shown) == sorted(shown)
+    assert [unknown.key for unknown in house.review().unknown] == ["door.password", "wall"]

@@ -6,24 +6,30 @@ from typing import Any
 
 import click
 
+from cometmq.cli.frame import Frame
 from cometmq.codec import java_properties
 from cometmq.errors import NotFound, ProtocolError, SettingsError
-from cometmq.settings import Row, Settings, describe
+from cometmq.settings import Bundle, Row, Settings, describe
 
 _FILE_BYTES_MAX = 1024 * 1024
+_NO_LETTERS: Mapping[str, str] = {}
 _METAVARS: Mapping[Any, str] = {int: "N", float: "N", Path: "PATH", tuple: "LIST"}
 
 
-def settings_options(*classes: type[Settings]) -> Callable[[Callable[..., Any]], Any]:
+def settings_options(
+    *classes: type[Settings], letters: Mapping[str, str] = _NO_LETTERS
+) -> Callable[[Callable[..., Any]], Any]:
     """Give a command an option for each field; their texts arrive as keyword arguments.
 
-    Secrets have no option: a command line is seen by everyone on the machine.
+    ``letters`` are further names for some of the options, by flag. Secrets have no option: a
+    command line is seen by everyone on the machine.
     """
     rows = [row for part in classes for row in describe(part) if not row.secret]
 
     def decorate(function: Callable[..., Any]) -> Any:
         for row in reversed(rows):
-            function = _option(row)(function)
+            names = (letters[row.flag], row.option) if row.flag in letters else (row.option,)
+            function = _option(row, names)(function)
         return function
 
     return decorate
@@ -48,10 +54,25 @@ def read_properties(path: Path | None) -> Mapping[str, str]:
         raise SettingsError("-c", f"'{path}' is no properties file: {error.fact}") from error
 
 
-def _option(row: Row) -> Callable[[Callable[..., Any]], Any]:
+def show_settings(frame: Frame, config: Bundle) -> None:
+    """Print every setting of a program with its value; those without effect say why."""
+    classes = config.classes()
+    inert = {key: known for part in classes for key, known in part.accepted_without_effect.items()}
+    rows = [
+        {
+            "key": key,
+            "value": value,
+            "note": f"no effect: {inert[key].reason}" if key in inert else "",
+        }
+        for key, value in config.shown().items()
+    ]
+    frame.show_rows(rows, columns=("key", "value", "note"))
+
+
+def _option(row: Row, names: tuple[str, ...]) -> Callable[[Callable[..., Any]], Any]:
     return click.option(
-        row.option,
-        row.name,
+        *names,
+        row.flag,
         metavar="|".join(row.choices) or _METAVARS.get(row.kind, "TEXT"),
         default=None,
         help=f"{row.doc}  [{row.key}; default: {row.default_text or 'none'}]",

@@ -18,7 +18,7 @@ from cometmq.remoting.health import HealthServer
 from cometmq.remoting.metrics import Registry
 from cometmq.remoting.routes import Routes
 from cometmq.remoting.running import Background
-from cometmq.remoting.server import Server
+from cometmq.remoting.server import Server, is_loopback
 
 _log = logs.get_logger("cometmq.nameserver")
 
@@ -74,7 +74,7 @@ class NameServer:
             await self._health.start(self._config.health.address, self._config.health.port)
         self._is_serving = True
         self._say_what_has_no_effect()
-        if self._config.tls.mode != TlsMode.ENFORCING and not _is_loopback(network.bind_address):
+        if self._config.tls.mode != TlsMode.ENFORCING and not is_loopback(network.bind_address):
             _log.warning(
                 "anyone who reaches port %d can change routes: neither TLS nor access control is"
                 " on (tls.server.mode=enforcing, or bindAddress=127.0.0.1)",
@@ -139,10 +139,6 @@ class NameServer:
             await asyncio.sleep(_KV_LOG_SECONDS)
             for namespace, key, value in self._kv:
                 _log.info("kv=%s/%s is %s", namespace, key, value)
-
-
-def _is_loopback(address: str) -> bool:
-    return address in ("localhost", "::1") or address.startswith("127.")
 
 
 def _rules(settings: NameServerSettings) -> RouteRules:

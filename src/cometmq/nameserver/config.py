@@ -7,64 +7,32 @@ keys of all of them.
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from cometmq.settings import Settings, as_properties, setting, settings_class
+from cometmq.remoting.config import NO_POOLS
+from cometmq.settings import InertKey, Settings, setting, settings_class
 
 ALWAYS_REFUSED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 """Keys that cannot be changed while the server runs, whatever ``configBlackList`` says."""
 
 
-class InertKey(NamedTuple):
-    """A key that changes nothing here: what Apache has for it, and why it does nothing."""
-
-    default: str
-    reason: str
-
-
-_NO_POOLS = "one event loop answers all requests, without thread pools and their queues"
-_NO_NETTY = "there is no Netty here"
-_NO_SEMAPHORE = "a connection that sends too much is held back by itself, not by a shared count"
-_SYSTEM_BUFFERS = "the system sizes its buffers better than a fixed number"
-
 _INERT_KEYS: Mapping[str, InertKey] = MappingProxyType(
     {
-        "clientRequestThreadPoolNums": InertKey("8", _NO_POOLS),
-        "clientRequestThreadPoolQueueCapacity": InertKey("50000", _NO_POOLS),
-        "defaultThreadPoolNums": InertKey("16", _NO_POOLS),
-        "defaultThreadPoolQueueCapacity": InertKey("10000", _NO_POOLS),
+        "clientRequestThreadPoolNums": InertKey("8", NO_POOLS),
+        "clientRequestThreadPoolQueueCapacity": InertKey("50000", NO_POOLS),
+        "defaultThreadPoolNums": InertKey("16", NO_POOLS),
+        "defaultThreadPoolQueueCapacity": InertKey("10000", NO_POOLS),
         "enableControllerInNamesrv": InertKey("false", "the controller is not part of CometMQ"),
         "unRegisterBrokerQueueCapacity": InertKey("3000", "a broker that leaves waits for nobody"),
     }
 )
-
-_INERT_NETWORK_KEYS: Mapping[str, InertKey] = MappingProxyType(
-    {
-        "enableShutdownGracefully": InertKey("false", "stopping always drains requests in flight"),
-        "serverAsyncSemaphoreValue": InertKey("64", _NO_SEMAPHORE),
-        "serverCallbackExecutorThreads": InertKey("0", _NO_POOLS),
-        "serverNettyWorkerGroupEnable": InertKey("true", _NO_NETTY),
-        "serverOnewaySemaphoreValue": InertKey("256", _NO_SEMAPHORE),
-        "serverPooledByteBufAllocatorEnable": InertKey("true", _NO_NETTY),
-        "serverSelectorThreads": InertKey("3", _NO_POOLS),
-        "serverSocketRcvBufSize": InertKey("0", _SYSTEM_BUFFERS),
-        "serverSocketSndBufSize": InertKey("0", _SYSTEM_BUFFERS),
-        "serverWorkerThreads": InertKey("8", _NO_POOLS),
-        "useEpollNativeSelector": InertKey("false", _NO_NETTY),
-        "writeBufferLowWaterMark": InertKey("0", "it follows from writeBufferHighWaterMark"),
-    }
-)
-
-
-def _reasons(keys: Mapping[str, InertKey]) -> Mapping[str, str]:
-    return {key: inert.reason for key, inert in keys.items()}
 
 
 @settings_class
 class NameServerSettings(Settings):
     """What the name server itself does."""
 
-    accepted_without_effect: ClassVar[Mapping[str, str]] = _reasons(_INERT_KEYS)
+    accepted_without_effect: ClassVar[Mapping[str, InertKey]] = _INERT_KEYS
 
     rocketmq_home: Path | None = setting(
         None,
@@ -122,8 +90,6 @@ class NameServerSettings(Settings):
 class NameServerNetworkSettings(Settings):
     """Where the name server listens."""
 
-    accepted_without_effect: ClassVar[Mapping[str, str]] = _reasons(_INERT_NETWORK_KEYS)
-
     listen_port: int = setting(
         9876, doc="TCP port; 0 takes any that is free.", minimum=0, maximum=65535
     )
@@ -134,15 +100,3 @@ def refused_keys(settings: NameServerSettings, keys: Iterable[str]) -> tuple[str
     """Those of ``keys`` that must not be changed at run time."""
     refused = {*ALWAYS_REFUSED, *settings.config_black_list}
     return tuple(key for key in keys if key in refused)
-
-
-def shown_properties(given: Mapping[str, str], *settings: Settings) -> dict[str, str]:
-    """All keys and values in order, as a name server shows them.
-
-    Keys without effect have the value ``given`` in the file, or else Apache's default.
-    """
-    inert = {**_INERT_KEYS, **_INERT_NETWORK_KEYS}
-    shown = {key: given.get(key, known.default) for key, known in inert.items()}
-    for part in settings:
-        shown |= as_properties(part)
-    return dict(sorted(shown.items()))

@@ -14,7 +14,6 @@ from cometmq.nameserver.config import (
     NameServerNetworkSettings,
     NameServerSettings,
     refused_keys,
-    shown_properties,
 )
 from cometmq.nameserver.kv_config import DiskFiles, Files
 from cometmq.remoting.config import (
@@ -23,22 +22,12 @@ from cometmq.remoting.config import (
     ServerSettings,
     TlsServerSettings,
 )
-from cometmq.settings import KeyReview, Settings, describe, load, review_keys
-
-CLASSES: tuple[type[Settings], ...] = (
-    NameServerSettings,
-    NameServerNetworkSettings,
-    ChannelSettings,
-    ServerSettings,
-    TlsServerSettings,
-    HealthSettings,
-)
-"""Everything a name server's file may set."""
+from cometmq.settings import Bundle, describe, load, shown_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig:
-    """What a name server is built from; ``given`` is the file as it was, by key."""
+class NameServerConfig(Bundle):
+    """What a name server is built from."""
 
     nameserver: NameServerSettings = field(default_factory=NameServerSettings)
     network: NameServerNetworkSettings = field(default_factory=NameServerNetworkSettings)
@@ -46,52 +35,10 @@ class NameServerConfig:
     server: ServerSettings = field(default_factory=ServerSettings)
     tls: TlsServerSettings = field(default_factory=TlsServerSettings)
     health: HealthSettings = field(default_factory=HealthSettings)
-    given: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def load(
-        cls,
-        *,
-        file: Mapping[str, str],
-        environment: Mapping[str, str],
-        flags: Mapping[str, object],
-    ) -> "NameServerConfig":
-        """Read everything; ``flags`` by field name of whichever class has it."""
-        parts = [
-            load(
-                part,
-                file=file,
-                environment=environment,
-                flags={row.name: flags.get(row.name) for row in describe(part)},
-            ).settings
-            for part in CLASSES
-        ]
-        nameserver, network, channel, server, tls, health = parts
-        assert isinstance(nameserver, NameServerSettings)
-        assert isinstance(network, NameServerNetworkSettings)
-        assert isinstance(channel, ChannelSettings)
-        assert isinstance(server, ServerSettings)
-        assert isinstance(tls, TlsServerSettings)
-        assert isinstance(health, HealthSettings)
-        return cls(
-            nameserver=nameserver,
-            network=network,
-            channel=channel,
-            server=server,
-            tls=tls,
-            health=health,
-            given=dict(file),
-        )
 
-    @property
-    def parts(self) -> tuple[Settings, ...]:
-        return (
-            self.nameserver, self.network, self.channel, self.server, self.tls, self.health
-        )  # fmt: skip
-
-    def review(self) -> KeyReview:
-        """Keys of the file that nobody knows, and those that have no effect here."""
-        return review_keys(self.given, *CLASSES)
+CLASSES = NameServerConfig.classes()
+"""Everything a name server's file may set."""
 
 
 class Update(msgspec.Struct, frozen=True):

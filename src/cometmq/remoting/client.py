@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from collections.abc import Callable
 
 from cometmq.errors import ConnectionLost, Unreachable
 from cometmq.remoting.channel import Channel
@@ -20,15 +21,16 @@ async def connect(
     timeout_ms: int = CONNECT_TIMEOUT_MS,
     settings: ChannelSettings | None = None,
     tls: TlsClientSettings | None = None,
+    on_closed: Callable[[Channel], None] | None = None,
 ) -> Channel:
     """A channel to ``host:port``, ready to be used; ``routes`` serve what the peer asks.
 
-    Raises Unreachable, also when both sides cannot agree on TLS. The caller owns the channel and
-    closes it.
+    ``on_closed`` is told when the connection has ended, whoever ended it. Raises Unreachable,
+    also when both sides cannot agree on TLS. The caller owns the channel and closes it.
     """
     host, port = split_address(address)
     context = client_context(tls) if tls is not None and tls.is_enabled else None
-    channel = Channel(routes or Routes(), settings or ChannelSettings())
+    channel = Channel(routes or Routes(), settings or ChannelSettings(), on_closed=on_closed)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1000):

@@ -1,10 +1,35 @@
 """Settings of connections, as servers and clients take them."""
 
 import enum
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
 
 from cometmq.model.limits import FRAME_BYTES_MAX, PARTIAL_FRAMES_BYTES_MAX
-from cometmq.settings import Settings, setting, settings_class
+from cometmq.settings import InertKey, Settings, setting, settings_class
+
+NO_POOLS = "one event loop answers all requests, without thread pools and their queues"
+NO_NETTY = "there is no Netty here"
+NO_SEMAPHORE = "a connection that sends too much is held back by itself, not by a shared count"
+SYSTEM_BUFFERS = "the system sizes its buffers better than a fixed number"
+
+_INERT_SERVER_KEYS: Mapping[str, InertKey] = MappingProxyType(
+    {
+        "enableShutdownGracefully": InertKey("false", "stopping always drains requests in flight"),
+        "serverAsyncSemaphoreValue": InertKey("64", NO_SEMAPHORE),
+        "serverCallbackExecutorThreads": InertKey("0", NO_POOLS),
+        "serverNettyWorkerGroupEnable": InertKey("true", NO_NETTY),
+        "serverOnewaySemaphoreValue": InertKey("256", NO_SEMAPHORE),
+        "serverPooledByteBufAllocatorEnable": InertKey("true", NO_NETTY),
+        "serverSelectorThreads": InertKey("3", NO_POOLS),
+        "serverSocketRcvBufSize": InertKey("0", SYSTEM_BUFFERS),
+        "serverSocketSndBufSize": InertKey("0", SYSTEM_BUFFERS),
+        "serverWorkerThreads": InertKey("8", NO_POOLS),
+        "useEpollNativeSelector": InertKey("false", NO_NETTY),
+        "writeBufferLowWaterMark": InertKey("0", "it follows from writeBufferHighWaterMark"),
+    }
+)
 
 
 class TlsMode(enum.StrEnum):
@@ -60,6 +85,8 @@ class ChannelSettings(Settings):
 class ServerSettings(Settings):
     """Where a server listens and how much it bears."""
 
+    accepted_without_effect: ClassVar[Mapping[str, InertKey]] = _INERT_SERVER_KEYS
+
     partial_frames_bytes_max: int = setting(
         PARTIAL_FRAMES_BYTES_MAX,
         doc="Bytes that all connections together may hold of frames that are not complete.",
@@ -75,7 +102,9 @@ class ServerSettings(Settings):
         minimum=0,
     )
     is_vip_enabled: bool = setting(
-        False, doc="Listen on the port two below as well, where old Java clients send."
+        False,
+        doc="Listen on the port two below as well, where old Java clients send;"
+        " brokers do unless this is false.",
     )
 
 

@@ -16,6 +16,7 @@ from cometmq.remoting.tls import server_door
 _log = logs.get_logger("cometmq.remoting")
 
 _CLOSE_SECONDS_MAX = 1.0
+_ANY_PORT_ATTEMPTS = 20
 VIP_PORT_DISTANCE = 2
 """Old Java clients send to the port that many below the listening one."""
 
@@ -29,6 +30,11 @@ class PortInUse(CometError):
         self.port = port
         self.fact = f"port {port} on {host} is in use"
         self.next_step = "stop the program that listens there, or choose another port"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach what listens on ``address``."""
+    return address in ("localhost", "::1") or address.startswith("127.")
 
 
 @contextlib.contextmanager
@@ -45,8 +51,9 @@ def binding(host: str, port: int) -> Iterator[None]:
 class Server:
     """A listening server and its connections.
 
-    ``start`` binds and serves; ``stop`` closes the door, lets requests in work finish (bounded) and
-    ends all connections. ``on_closed`` is told of every connection that ended.
+    ``start`` binds and serves (``bind`` and ``serve`` do it in two steps); ``stop`` closes the
+    door, lets requests in work finish (bounded) and ends all connections. ``on_closed`` is told of
+    every connection that ended.
     """
 
     def __init__(
@@ -86,14 +93,31 @@ class Server:
         ]
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. Raises PortInUse."""
-        try:
-            await self._listen(host, port)
-            if self._settings.is_vip_enabled:
-                await self._listen(host, self.ports[0] - VIP_PORT_DISTANCE)
-        except BaseException:
-            self._stop_listening()
-            raise
+        """Bind and serve. Raises PortInUse, unless any port will do (0)."""
+        await self.bind(host, port)
+        await self.serve()
+
+    async def bind(self, host: str, port: int) -> None:
+        """Take the ports, so that they are known, but accept nobody yet. Raises PortInUse."""
+        attempts = 1 if port else _ANY_PORT_ATTEMPTS
+        while True:
+            attempts -= 1
+            try:
+                return await self._bind(host, port)
+            except PortInUse:  # the port two below the one that the system chose
+                self._stop_listening()
+                if not attempts:
+                    raise
+            except BaseException:
+                self._stop_listening()
+                raise
+
+    async def serve(self) -> None:
+        """Accept connections, once bound. Raises PortInUse."""
+        for listener in self._listeners:
+            host, port = listener.sockets[0].getsockname()[:2]
+            with binding(host, port):
+                await listener.start_serving()
 
     async def stop(self) -> None:
         """Refuse new connections, let requests in work finish, end everything; bounded.
@@ -113,11 +137,16 @@ class Server:
         for channel in list(self._channels):
             channel.drop("the server stops and the peer does not read")
 
+    async def _bind(self, host: str, port: int) -> None:
+        await self._listen(host, port)
+        if self._settings.is_vip_enabled and self.ports[0] > VIP_PORT_DISTANCE:
+            await self._listen(host, self.ports[0] - VIP_PORT_DISTANCE)
+
     async def _listen(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         with binding(host, port):
             listener = await loop.create_server(
-                self._accept, host, port, backlog=self._settings.backlog
+                self._accept, host, port, backlog=self._settings.backlog, start_serving=False
             )
         self._listeners.append(listener)
 

@@ -12,13 +12,21 @@ From that one line come the key of RocketMQ's properties files (``flushIntervalC
 environment variable (``COMETMQ_FLUSH_INTERVAL_MS``), the command line's option, the help text and
 the reference page. Flags win over the environment, that over the file, that over the default.
 
+A program that reads several classes from one file bundles them::
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class BrokerConfig(Bundle):
+        broker: BrokerSettings = field(default_factory=BrokerSettings)
+        store: StoreSettings = field(default_factory=StoreSettings)
+
 Units are part of a field's name; durations and sizes are ints. Known types: ``int``, ``float``,
 ``bool``, ``str``, an enum, ``Path``, ``tuple[str, ...]``, and each of these ``| None``. What the
 settings of a component *are* stays with that component; here is only how they are declared and
 read.
 """
 
-from cometmq.settings._declare import Settings, describe, setting, settings_class
+from cometmq.settings._bundle import Bundle, shown_properties
+from cometmq.settings._declare import InertKey, Settings, describe, setting, settings_class
 from cometmq.settings._load import (
     KeyReview,
     Loaded,
@@ -31,6 +39,8 @@ from cometmq.settings._load import (
 from cometmq.settings._row import Row
 
 __all__ = [
+    "Bundle",
+    "InertKey",
     "KeyReview",
     "Loaded",
     "Origin",
@@ -43,4 +53,5 @@ __all__ = [
     "review_keys",
     "setting",
     "settings_class",
+    "shown_properties",
 ]

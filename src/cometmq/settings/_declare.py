@@ -3,13 +3,24 @@
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, overload
 
 from cometmq.settings._row import Row
 
 _METADATA = "cometmq.setting"
 
 T = TypeVar("T")
+
+
+class InertKey(NamedTuple):
+    """A key that changes nothing here: what Apache has for it, and why it does nothing.
+
+    What a file says for a ``secret`` one is not shown.
+    """
+
+    default: str
+    reason: str
+    secret: bool = False
 
 
 class Settings:
@@ -24,8 +35,8 @@ class Settings:
     prefix: ClassVar[str] = ""
     """Stands before the field's name in key, variable and option: ``log`` makes ``--log-level``."""
 
-    accepted_without_effect: ClassVar[Mapping[str, str]] = {}
-    """RocketMQ keys that may stand in a file and change nothing here, each with the reason."""
+    accepted_without_effect: ClassVar[Mapping[str, InertKey]] = {}
+    """RocketMQ keys that may stand in a file and change nothing here."""
 
     def __post_init__(self) -> None:
         for row in describe(type(self)):

@@ -104,7 +104,7 @@ def review_keys(keys: Iterable[str], *classes: type[Settings]) -> KeyReview:
     """Sort out the ``keys`` of a file that is read by all of ``classes``."""
     effective = {row.key for cls in classes for row in describe(cls)}
     without_effect = {
-        key: reason for cls in classes for key, reason in cls.accepted_without_effect.items()
+        key: inert.reason for cls in classes for key, inert in cls.accepted_without_effect.items()
     }
     keys = tuple(keys)
     candidates = {key.lower(): key for key in [*without_effect, *sorted(effective)]}

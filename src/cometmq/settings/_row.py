@@ -38,6 +38,11 @@ class Row:
     secret: bool = False
 
     @property
+    def flag(self) -> str:
+        """Its name among the flags of a program, where several classes meet: ``tls_cert_path``."""
+        return self.option.removeprefix("--").replace("-", "_")
+
+    @property
     def is_optional(self) -> bool:
         return type(None) in typing.get_args(self.type)
 

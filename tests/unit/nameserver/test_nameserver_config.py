@@ -10,10 +10,9 @@ from cometmq.nameserver.config import (
     NameServerNetworkSettings,
     NameServerSettings,
     refused_keys,
-    shown_properties,
 )
 from cometmq.remoting.config import ChannelSettings, ServerSettings
-from cometmq.settings import Settings, describe, load, review_keys
+from cometmq.settings import Settings, describe, load, review_keys, shown_properties
 from tests.golden.wire_frames import frames
 
 CLASSES: tuple[type[Settings], ...] = (
@@ -63,7 +62,7 @@ def test_no_key_is_declared_twice() -> None:
 
 
 def test_keys_without_effect_are_shown_as_given_and_in_order() -> None:
-    shown = shown_properties({"serverWorkerThreads": "4", "unknown": "x"}, NameServerSettings())
+    shown = shown_properties({"serverWorkerThreads": "4", "unknown": "x"}, ServerSettings())
 
     assert shown["serverWorkerThreads"] == "4"
     assert shown["serverSelectorThreads"] == "3"

@@ -167,3 +167,15 @@ async def test_addresses_are_shown_as_people_write_them(name: object, shown: str
 
     assert channel.peer == shown
     channel.connection_lost(None)
+
+
+async def test_whoever_dialled_is_told_when_the_connection_ends() -> None:
+    ended: list[str] = []
+    async with serving() as server:
+        channel = await connect(address_of(server), on_closed=lambda one: ended.append(one.peer))
+        assert ended == []
+        peer = channel.peer
+
+    while not ended:
+        await asyncio.sleep(0.001)
+    assert ended == [peer]

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import ClassVar
 
 import pytest
 
@@ -214,6 +215,27 @@ async def test_a_busy_vip_port_is_named_and_the_main_port_is_free_again() -> Non
     again = Server(echo_routes())
     await again.start(LOOPBACK, port)
     await again.stop()
+
+
+async def test_when_any_port_will_do_a_busy_vip_port_is_no_error() -> None:
+    class Unlucky(Server):
+        """The port two below the first that the system chooses is taken."""
+
+        chosen: ClassVar[list[int]] = []
+
+        async def _listen(self, host: str, port: int) -> None:
+            if port:
+                self.chosen.append(port)
+                if len(self.chosen) == 1:
+                    raise PortInUse(host, port)
+            await super()._listen(host, port)
+
+    server = Unlucky(echo_routes(), settings=ServerSettings(is_vip_enabled=True))
+
+    await server.start(LOOPBACK, 0)
+
+    assert server.ports == [server.chosen[1] + 2, server.chosen[1]]
+    await server.stop()
 
 
 async def test_whoever_ends_is_reported_once() -> None:

@@ -6,11 +6,11 @@ import click
 
 from cometmq.cli.command import Command, Example
 from cometmq.cli.frame import Frame, pass_frame
-from cometmq.cli.settings_options import read_properties, settings_options
+from cometmq.cli.settings_options import read_properties, settings_options, show_settings
 from cometmq.logs import LogLevel
 from cometmq.nameserver.app import NameServer
 from cometmq.nameserver.config import NameServerNetworkSettings, NameServerSettings
-from cometmq.nameserver.live_settings import CLASSES, LiveSettings, NameServerConfig
+from cometmq.nameserver.live_settings import NameServerConfig
 from cometmq.remoting.config import (
     ChannelSettings,
     HealthSettings,
@@ -61,15 +61,6 @@ def command(frame: Frame, /, file: Path | None, is_printing: bool, **flags: str 
         given.setdefault("configStorePath", str(file.absolute()))
     config = NameServerConfig.load(file=given, environment=frame.environment, flags=flags)
     if is_printing:
-        _print(frame, config)
+        show_settings(frame, config)
     else:
         run(lambda: NameServer(config))
-
-
-def _print(frame: Frame, config: NameServerConfig) -> None:
-    inert = {key: why for part in CLASSES for key, why in part.accepted_without_effect.items()}
-    rows = [
-        {"key": key, "value": value, "note": f"no effect: {inert[key]}" if key in inert else ""}
-        for key, value in LiveSettings(config).as_properties().items()
-    ]
-    frame.show_rows(rows, columns=("key", "value", "note"))

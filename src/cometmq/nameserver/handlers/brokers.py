@@ -1,6 +1,7 @@
 """Brokers coming, going and saying that they are alive."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from cometmq import logs
@@ -110,7 +111,7 @@ class BrokerHandlers:
         said = core.read(command, UnregisterBroker)
         gone = self._table.unregister(said.cluster_name, said.broker_addr, said.broker_name)
         if gone is not None:
-            self.tell_dropped([gone], "it unregistered")
+            self.tell_dropped([gone], "it unregistered", level=logging.INFO)
         return Answer()
 
     def query_data_version(self, channel: Channel, command: Command) -> Answer:
@@ -146,9 +147,12 @@ class BrokerHandlers:
         """A connection ended; if brokers were registered over it, their routes go."""
         self.tell_dropped(self._table.on_connection_closed(channel), "its connection ended")
 
-    def tell_dropped(self, gone: Iterable[DroppedBroker], reason: str) -> None:
+    def tell_dropped(
+        self, gone: Iterable[DroppedBroker], reason: str, *, level: int = logging.WARNING
+    ) -> None:
         for broker in gone:
-            _log.warning(
+            _log.log(
+                level,
                 "broker=%s address=%s id=%d cluster=%s is gone: %s",
                 broker.broker_name, broker.address, broker.broker_id, broker.cluster, reason,
             )  # fmt: skip
