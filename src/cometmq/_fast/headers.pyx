@@ -4,11 +4,12 @@
 Handles canonical values only; everything else goes to the plain rules, which also raise.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from cometmq._fast.scanner cimport (
     V_ESCAPED_TEXT,
@@ -48,10 +49,16 @@ cdef object _describe = None
 cdef dict _layouts = {}
 
 
-def bind(describe):
-    """Receive ``describe(header_type) -> (wire names, kinds, required)``; called by ``codec.core``."""
-    global _describe
+cdef object _plain_sent_properties = None
+
+
+def bind(describe, plain_sent_properties):
+    """Receive ``describe(header_type) -> (wire names, kinds, required)`` and the plain twin of
+    ``read_sent_properties``; called by ``codec.core``.
+    """
+    global _describe, _plain_sent_properties
     _describe = describe
+    _plain_sent_properties = plain_sent_properties
 
 
 cdef class Layout:
@@ -283,3 +290,86 @@ cdef bint store_bool(Value *value, bint loose, PyObject **slot) except -1:
     else:
         return False
     return True
+
+
+cdef enum:
+    # The values of codec.sent_properties.Asks.
+    ASKS_DELAY = 1
+    ASKS_TIMER = 2
+    ASKS_TRANSACTION = 4
+    ASKS_NO_WAIT = 8
+    ASKS_REWRITE = 16
+    ASKS_NOT_TEXT = 32
+
+
+cdef inline bint is_text(Bytes p, const char *text, Py_ssize_t size) noexcept:
+    return memcmp(p, text, size) == 0
+
+
+cdef int asks_of(Bytes name, Py_ssize_t size) noexcept:
+    """What a property of this name asks for, whatever its value."""
+    if size == 5 and is_text(name, b"DELAY", 5):
+        return ASKS_DELAY
+    if size == 6 and is_text(name, b"POP_CK", 6):
+        return ASKS_REWRITE
+    if size == 7 and is_text(name, b"CLUSTER", 7):
+        return ASKS_REWRITE
+    if size == 8 and is_text(name, b"TRAN_MSG", 8):
+        return ASKS_TRANSACTION
+    if size == 8 and is_text(name, b"TRACE_ON", 8):
+        return ASKS_REWRITE
+    if size == 10 and is_text(name, b"MSG_REGION", 10):
+        return ASKS_REWRITE
+    if size == 14 and is_text(name, b"TIMER_DELAY_MS", 14):
+        return ASKS_TIMER
+    if size == 15 and is_text(name, b"TIMER_DELAY_SEC", 15):
+        return ASKS_TIMER
+    if size == 16 and is_text(name, b"TIMER_DELIVER_MS", 16):
+        return ASKS_TIMER
+    if size >= 16 and is_text(name, b"__RMQ.TRANSIENT.", 16):
+        return ASKS_REWRITE
+    return 0
+
+
+cdef bint says_true(Bytes p, Py_ssize_t size) noexcept:
+    return (
+        size == 4
+        and p[0] | 32 == 116 and p[1] | 32 == 114 and p[2] | 32 == 117 and p[3] | 32 == 101
+    )
+
+
+def read_sent_properties(str text, bytes addition):
+    """See ``codec.sent_properties.read``."""
+    cdef Py_ssize_t size = 0, more = PyBytes_GET_SIZE(addition), key_size = 0
+    cdef Bytes begin, p, end, stop, mark, key = NULL
+    cdef int asks = 0
+    cdef bytes stored
+    cdef char *out
+    try:
+        begin = <Bytes>PyUnicode_AsUTF8AndSize(text, &size)
+    except UnicodeEncodeError:
+        return _plain_sent_properties(text, addition)
+    p, end = begin, begin + size
+    while p < end:
+        stop = <Bytes>memchr(p, 2, end - p)
+        if stop == NULL:
+            stop = end
+        mark = <Bytes>memchr(p, 1, stop - p)
+        if mark != NULL and mark > p and mark + 1 < stop:
+            if mark - p == 8 and is_text(p, b"UNIQ_KEY", 8):
+                key, key_size = mark + 1, stop - mark - 1
+            elif mark - p == 4 and is_text(p, b"WAIT", 4):
+                if not says_true(mark + 1, stop - mark - 1):
+                    asks |= ASKS_NO_WAIT
+            else:
+                asks |= asks_of(p, mark - p)
+        p = stop + 1
+    cdef bint is_open = size > 0 and begin[size - 1] != 2
+    stored = PyBytes_FromStringAndSize(NULL, size + is_open + more)
+    out = PyBytes_AS_STRING(stored)
+    memcpy(out, begin, size)
+    if is_open:
+        out[size] = 2
+    memcpy(out + size + is_open, PyBytes_AS_STRING(addition), more)
+    unique_key = None if key == NULL else PyUnicode_DecodeUTF8(<const char *>key, key_size, NULL)
+    return asks, unique_key, stored

@@ -5,6 +5,7 @@ results and errors; one test suite runs against both.
 """
 
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Final, TypeVar
 
@@ -16,6 +17,7 @@ from cometmq.codec import digest as plain_digest
 from cometmq.codec import index_entry as plain_index_entry
 from cometmq.codec import queue_entry as plain_queue_entry
 from cometmq.codec import record as plain_record
+from cometmq.codec import sent_properties as plain_sent_properties
 from cometmq.codec import tails as plain_tails
 from cometmq.codec.codes import VERSION, LanguageCode
 from cometmq.codec.command import LANGUAGE, Command
@@ -40,6 +42,7 @@ __all__ = [
     "plain_read",
     "put_index_entries",
     "read",
+    "read_sent_properties",
     "relink_index",
     "scan_entries",
     "select_entries",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 H = TypeVar("H", bound=Header)
+SentPropertiesReader = Callable[[str, bytes], tuple[int, str | None, bytes]]
 
 
 def plain_read(command: Command, header_type: type[H]) -> H:
@@ -99,6 +103,7 @@ _KIND_NUMBERS: Final = {
 
 decode_frames = plain_command.decode_frames
 read = plain_read
+read_sent_properties: SentPropertiesReader = plain_sent_properties.read
 encode_head = plain_encode_head
 encode_record_into = plain_record.encode_into
 pack_entry_into = plain_queue_entry.pack_into
@@ -125,7 +130,7 @@ if os.environ.get("COMETMQ_PURE") != "1":
         pass  # no compiler when this was installed; slower, and nothing else
     else:
         # The compiled modules lie below this layer, so they are handed what they need from it.
-        headers.bind(_describe)
+        headers.bind(_describe, plain_sent_properties.read)
         frames.bind(Command, plain_command.decode_next, _LANGUAGES, _HOT_REQUESTS)
         heads.bind(
             msgspec.structs.astuple, plain_encode_head, int(LANGUAGE), LANGUAGE.name, VERSION
@@ -151,6 +156,7 @@ if os.environ.get("COMETMQ_PURE") != "1":
         )
         decode_frames = frames.decode_frames
         read = headers.read
+        read_sent_properties = headers.read_sent_properties
         encode_head = heads.encode_head
         encode_record_into = records.encode_into
         pack_entry_into = records.pack_into
