@@ -243,10 +243,10 @@ def test_every_command_named_exists_or_is_planned() -> None:
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
     text = (
-        "`cometmq decode id X` `cometmq up`\n\nplanned: `cometmq top`\n```sh\na | cometmq x\n```\n"
+        "`cometmq decode id X` `cometmq fly`\n\nplanned: `cometmq top`\n```sh\na | cometmq x\n```\n"
     )
 
-    assert unknown_commands(text) == ["x", "up"]
+    assert unknown_commands(text) == ["x", "fly"]
 
 
 def make_targets() -> set[str]:

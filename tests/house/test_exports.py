@@ -14,7 +14,22 @@ import cometmq
 
 PUBLIC = {
     "cometmq": {"__version__"},
-    "cometmq.testing": {"CrashingDisk", "DiskEvent", "FakeClock", "FaultyProxy", "PowerCut"},
+    "cometmq.testing": {
+        "ClusterError",
+        "CrashingDisk",
+        "DiskEvent",
+        "FakeClock",
+        "FaultyProxy",
+        "History",
+        "LocalCluster",
+        "PowerCut",
+        "Problem",
+        "ProblemKind",
+        "Queue",
+        "Received",
+        "Rules",
+        "Sent",
+    },
 }
 
 

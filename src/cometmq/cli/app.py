@@ -104,6 +104,8 @@ def _print_version(context: click.Context, _: click.Parameter, is_wanted: bool) 
 
 
 COMMANDS = {
+    "up": LazyCommand("cometmq.cli.commands.up", "Run a name server and a broker in one process."),
+    "broker": LazyCommand("cometmq.cli.commands.broker", "Run a broker until it is told to stop."),
     "nameserver": LazyCommand(
         "cometmq.cli.commands.nameserver", "Run a name server until it is told to stop."
     ),
@@ -137,7 +139,7 @@ app = App(
         )
     ],
     examples=(
-        Example("A name server on port 9876", "cometmq nameserver", stays_up=True),
+        Example("A name server and a broker, to try things", "cometmq up", stays_up=True),
         Example("What is installed, as JSON", "cometmq version -o json"),
         Example("Is this machine fit for a broker?", "cometmq doctor"),
     ),

@@ -2,6 +2,23 @@
 
 from cometmq.testing.clock import FakeClock
 from cometmq.testing.crashing_disk import CrashingDisk, DiskEvent, PowerCut
+from cometmq.testing.history import History, Problem, ProblemKind, Queue, Received, Rules, Sent
+from cometmq.testing.local_cluster import ClusterError, LocalCluster
 from cometmq.testing.proxy import FaultyProxy
 
-__all__ = ["CrashingDisk", "DiskEvent", "FakeClock", "FaultyProxy", "PowerCut"]
+__all__ = [
+    "ClusterError",
+    "CrashingDisk",
+    "DiskEvent",
+    "FakeClock",
+    "FaultyProxy",
+    "History",
+    "LocalCluster",
+    "PowerCut",
+    "Problem",
+    "ProblemKind",
+    "Queue",
+    "Received",
+    "Rules",
+    "Sent",
+]

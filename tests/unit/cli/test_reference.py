@@ -68,14 +68,16 @@ def test_an_example_works_as_it_stands() -> None:
 
 @pytest.mark.slow
 def test_an_example_that_stays_up_says_that_it_listens_and_ends_when_told(tmp_path: Path) -> None:
+    any_port = {"COMETMQ_LISTEN_PORT": "0", "COMETMQ_NAMESRV_PORT": "0"}
     for line in sorted({example.line for example in EXAMPLES if example.stays_up}):
         _, *arguments = shlex.split(line)
         log = tmp_path / "log"
         with log.open("wb") as output:
             server = subprocess.Popen(
                 [sys.executable, "-m", "cometmq", *arguments],
-                env={**os.environ, "HOME": str(tmp_path), "COMETMQ_LISTEN_PORT": "0"},
+                env={**os.environ, "HOME": str(tmp_path), **any_port},
                 stdin=subprocess.DEVNULL,
+                stdout=output,
                 stderr=output,
             )
         try:

@@ -1,0 +1,79 @@
+"""Administrators making and changing consumer groups."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from cometmq import logs
+from cometmq.broker.groups import GroupTable, problem_of
+from cometmq.broker.topics import QUEUES_MAX
+from cometmq.codec import bodies
+from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.command import Command
+from cometmq.errors import BrokerError
+from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.remoting.channel import Channel
+from cometmq.remoting.routes import Answer, Routes
+
+_log = logs.get_logger("cometmq.broker")
+
+_BODY_BYTES_MAX: Final = 32 * 1024
+"""A group's settings take some 400 bytes; reading a large body would hold up everybody."""
+
+
+class GroupHandlers:
+    """Requests that change groups.
+
+    ``settle`` is awaited before a change is answered: then it is to be saved. It must end by
+    itself, whatever happens.
+    """
+
+    def __init__(
+        self, groups: GroupTable, settle: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        self._groups = groups
+        self._settle = settle
+
+    def add_to(self, routes: Routes) -> None:
+        routes.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.update)
+
+    async def update(self, channel: Channel, command: Command) -> Answer:
+        config = _checked(_read(command))
+        known = self._groups.get(config.group_name)
+        if known is not None and known.config == config:
+            return Answer()
+        if known is not None:
+            _log.info("group=%s changed by %s: %s", config.group_name, channel.peer, config)
+        self._groups.put(config)
+        if self._settle is not None:
+            await self._settle()
+        return Answer()
+
+
+def _read(command: Command) -> SubscriptionGroupConfig:
+    size = len(command.body)
+    if not 0 < size <= _BODY_BYTES_MAX:
+        remark = f"body of {size} bytes: a group takes 1 to {_BODY_BYTES_MAX}"
+        raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
+    return bodies.decode(SubscriptionGroupConfig, command.body)
+
+
+def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+    """A group as it is kept: with the members that only 5.x knows, should they be missing."""
+    if problem := problem_of(config.group_name):
+        raise BrokerError(ResponseCode.INVALID_PARAMETER, problem)
+    if config.retry_queue_nums > QUEUES_MAX:
+        remark = f"retryQueueNums = [{config.retry_queue_nums}] value invalid, at most {QUEUES_MAX}"
+        raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
+    if config.attributes:
+        # As with topics these are changes ("+key"), and there is none that groups have yet.
+        key = next(iter(config.attributes)).lstrip("+-")
+        raise BrokerError(ResponseCode.SYSTEM_ERROR, f"unsupported key: {key}")
+    default = SubscriptionGroupConfig.with_defaults(config.group_name)
+    missing = {
+        name: value
+        for name in config.__struct_fields__
+        if getattr(config, name) is None and (value := getattr(default, name)) is not None
+    }
+    return msgspec.structs.replace(config, **missing)

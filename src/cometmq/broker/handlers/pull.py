@@ -1,0 +1,295 @@
+"""Handing messages out: pulls, answered with slices of the log or held until there is something."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from cometmq.broker.long_polling import HeldPull, HeldPulls
+from cometmq.broker.subscriptions import tags_of
+from cometmq.codec import core
+from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.headers.pull import PullMessage, PullMessageResponse
+from cometmq.errors import BrokerError
+from cometmq.model.group import TAG_EXPRESSION, MessageModel
+from cometmq.model.topic import Permission
+from cometmq.remoting.routes import Answer, failure
+from cometmq.store.results import GetLimits, GetStatus
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Sequence
+
+    from cometmq.broker.clients import Clients
+    from cometmq.broker.config import BrokerSettings
+    from cometmq.broker.groups import Group, GroupTable
+    from cometmq.broker.identity import Identity
+    from cometmq.broker.offsets import ConsumerOffsets
+    from cometmq.broker.topics import Topic, TopicTable
+    from cometmq.codec.command import Command
+    from cometmq.remoting.channel import Channel
+    from cometmq.remoting.routes import Routes
+    from cometmq.store import MessageStore
+    from cometmq.store.consume_queue import ConsumeQueue
+    from cometmq.store.results import GetResult
+
+COMMIT_OFFSET: Final = 0x1
+SUSPEND: Final = 0x2
+SUBSCRIPTION: Final = 0x4
+CLASS_FILTER: Final = 0x8
+
+HOLD_MS_MAX: Final = 25_000
+"""Clients wait 30 s for an answer, whatever they say about being held."""
+
+_EXPRESSIONS_KEPT: Final = 1024
+_ENTRIES_MIN: Final = 800
+_COUNT_MAX: Final = 1024
+
+_CODES: Final = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""Of all but those of a queue without messages, where it depends on the offset asked for."""
+
+
+class PullHandlers:
+    """Requests 11 and 361."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        *,
+        identity: Identity,
+        settings: BrokerSettings,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._identity = identity
+        self._settings = settings
+        self._loop = loop
+        self._limits_for = functools.lru_cache(maxsize=256)(self._make_limits)
+        self._tags_for = functools.lru_cache(maxsize=_EXPRESSIONS_KEPT)(tags_of)
+        self.held = HeldPulls(
+            loop,
+            count_max=settings.held_pulls_max,
+            try_again=self._try_again,
+            give_up=self._give_up,
+        )
+        # Messages handed out since the start.
+        self.count = 0
+
+    def add_to(self, routes: Routes) -> None:
+        routes.add_batch(RequestCode.PULL_MESSAGE, self.pull)
+        routes.add_batch(RequestCode.LITE_PULL_MESSAGE, self.lite_pull)
+
+    def lite_pull(self, channel: Channel, commands: Sequence[Command]) -> None:
+        if self._settings.lite_pull_message_enable:
+            self.pull(channel, commands)
+            return
+        remark = f"the broker[{self._identity.store_ip}] for lite pull consumer is forbidden"
+        for command in commands:
+            channel.reply(command, Answer(ResponseCode.NO_PERMISSION, remark=remark))
+
+    def pull(self, channel: Channel, commands: Sequence[Command]) -> None:
+        for command in commands:
+            try:
+                self._pull(channel, command)
+            except Exception as error:
+                channel.reply(command, failure(command, error))
+
+    def on_arrival(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Messages have come to these queues: pulls that wait for them go on."""
+        if self.held.count:
+            self.held.on_arrival((queue.topic, queue.queue_id) for queue in queues)
+
+    # --- the inside
+
+    def _pull(self, channel: Channel, command: Command) -> None:
+        header = core.read(command, PullMessage)
+        group = self._group_for(header)
+        topic = self._topic_for(channel, header)
+        tags = self._wanted_tags(header, group)
+        if header.sys_flag & COMMIT_OFFSET:
+            self._offsets.commit(
+                header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+        limits = self._limits_for(header.max_msg_nums, header.max_msg_bytes)
+        result = self._store.get(
+            header.topic, header.queue_id, header.queue_offset, limits, tags=tags
+        )
+        code = _code_of(result.status, header.queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND and self.held.has_room:
+            hold_ms = header.suspend_timeout_millis
+            if not self._settings.long_polling_enable:
+                hold_ms = self._settings.short_polling_ms
+            if hold_ms > 0:
+                deadline = self._loop.time() + min(hold_ms, HOLD_MS_MAX) / 1000
+                self.held.hold(HeldPull(channel, command, header, limits, tags, deadline))
+                return
+        self._answer(channel, command, code, result, topic, group)
+
+    def _answer(
+        self,
+        channel: Channel,
+        command: Command,
+        code: int,
+        result: GetResult,
+        topic: Topic | None,
+        group: Group | None,
+    ) -> None:
+        suggested = 0
+        if group is not None and self._settings.slave_read_enable:
+            config = group.config
+            suggested = (
+                config.which_broker_when_consume_slowly if result.is_cold else config.broker_id
+            )
+        header = PullMessageResponse(
+            suggested,
+            result.next_offset,
+            result.min_offset,
+            result.max_offset,
+            0 if topic is None else topic.config.topic_sys_flag,
+            0 if group is None else group.config.group_sys_flag or 0,
+        )
+        self.count += result.count
+        # The slices are let go when the last of them is written: nobody else keeps them.
+        channel.reply_parts(command, code, result.status.name, header, result.slices)
+
+    def _try_again(self, pull: HeldPull) -> bool:
+        """Answer a held pull if there is something for it now."""
+        header = pull.header
+        result = self._store.get(
+            header.topic, header.queue_id, pull.offset, pull.limits, tags=pull.tags
+        )
+        if result.status is GetStatus.NO_MATCHED_MESSAGE:
+            pull.offset = result.next_offset
+            return False
+        code = _code_of(result.status, pull.offset)
+        if code == ResponseCode.PULL_NOT_FOUND:
+            return False
+        self._answer_held(pull, code, result)
+        return True
+
+    def _give_up(self, pull: HeldPull) -> None:
+        """The time is over: say what there is, perhaps only how far to go on."""
+        header = pull.header
+        result = self._store.get(
+            header.topic, header.queue_id, pull.offset, pull.limits, tags=pull.tags
+        )
+        code = _code_of(result.status, pull.offset)
+        if code == ResponseCode.PULL_NOT_FOUND and pull.offset != header.queue_offset:
+            # Messages came, but none that was wanted.
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        self._answer_held(pull, code, result)
+
+    def _answer_held(self, pull: HeldPull, code: int, result: GetResult) -> None:
+        topic = self._topics.get(pull.header.topic)
+        group = self._groups.get(pull.header.consumer_group)
+        self._answer(pull.channel, pull.command, code, result, topic, group)
+
+    # --- may it be read, and what of it?
+
+    def _group_for(self, header: PullMessage) -> Group:
+        if not self._settings.broker_permission & Permission.READ:
+            remark = f"the broker[{self._identity.store_ip}] pulling message is forbidden"
+            raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+        name = header.consumer_group
+        group = self._groups.by_name.get(name) or self._groups.obtain(name)
+        if group is None:
+            remark = f"subscription group [{name}] does not exist"
+            raise BrokerError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.config.consume_enable:
+            remark = f"subscription group no permission, {name}"
+            raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+        return group
+
+    def _topic_for(self, channel: Channel, header: PullMessage) -> Topic:
+        topic = self._topics.by_name.get(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please!"
+            raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.is_readable:
+            remark = f"the topic[{header.topic}] pulling message is forbidden"
+            raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= header.queue_id < topic.read_queue_count:
+            raise BrokerError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
+                f" topicConfig.readQueueNums:[{topic.read_queue_count}] consumer:[{channel.peer}]",
+            )
+        return topic
+
+    def _wanted_tags(self, header: PullMessage, group: Group) -> frozenset[int] | None:
+        """Hashes of the tags that are wanted, None for all; from the request or the heartbeat."""
+        if header.sys_flag & CLASS_FILTER:
+            raise _unsupported("class")
+        if header.sys_flag & SUBSCRIPTION:
+            kind = header.expression_type or TAG_EXPRESSION
+            if kind != TAG_EXPRESSION:
+                raise _unsupported(kind)
+            return self._tags_for(header.subscription or "")
+        online = self._clients.consumer_groups.get(header.consumer_group)
+        if online is None:
+            remark = "the consumer's group info not exist"
+            raise BrokerError(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if (
+            online.message_model is MessageModel.BROADCASTING
+            and not group.config.consume_broadcast_enable
+        ):
+            remark = f"the consumer group[{group.name}] can not consume by broadcast way"
+            raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+        if header.topic in group.forbidden:
+            remark = f"the consumer group[{group.name}] is forbidden for topic[{header.topic}]"
+            raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+        subscription = online.subscriptions.get(header.topic)
+        if subscription is None:
+            remark = "the consumer's subscription not exist"
+            raise BrokerError(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.version < header.sub_version:
+            remark = "the consumer's subscription not latest"
+            raise BrokerError(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+        if subscription.is_class_filter:
+            raise _unsupported("class")
+        if subscription.kind != TAG_EXPRESSION:
+            raise _unsupported(subscription.kind)
+        return subscription.tags
+
+    def _make_limits(self, count: int, bytes_max: int | None) -> GetLimits:
+        """The smaller of what a client asks for and what the store is set up to return."""
+        settings = self._store.settings
+        count = max(1, min(count, _COUNT_MAX))
+        wanted_bytes = bytes_max if bytes_max is not None and bytes_max > 0 else 1 << 30
+        return GetLimits(
+            min(count, settings.read_count_memory),
+            min(wanted_bytes, settings.read_bytes_memory),
+            min(count, settings.read_count_disk),
+            min(wanted_bytes, settings.read_bytes_disk),
+            max(_ENTRIES_MIN, count),
+        )
+
+
+def _code_of(status: GetStatus, offset: int) -> int:
+    code = _CODES.get(status)
+    if code is None:
+        code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return code
+
+
+def _unsupported(kind: str) -> BrokerError:
+    return BrokerError(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )

@@ -1,0 +1,155 @@
+"""How far each group has consumed each queue."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from cometmq import logs
+from cometmq.codec.bodies.offsets import ConsumerOffsetTable
+from cometmq.store.documents import ConfigDocument
+
+OFFSETS_MAX: Final = 1_000_000
+"""Offsets at which no new ones are kept; those that exist go on. About 90 MB in memory."""
+
+UNKNOWN: Final = -1
+
+_log = logs.get_logger("cometmq.broker")
+
+Queues = dict[int, int]
+
+
+class ConsumerOffsets:
+    """Offsets by topic, group and queue; names and queue ids are checked by whoever commits.
+
+    ``on_dirty`` is called with the first change after ``table``, which is what gets saved.
+    """
+
+    def __init__(
+        self, document: ConfigDocument[ConsumerOffsetTable], *, offsets_max: int = OFFSETS_MAX
+    ) -> None:
+        """Load what was saved; blocks for the disk."""
+        saved = document.load()
+        self._offsets_max = offsets_max
+        # As in the file: "topic@group" to queue to offset. Neither name can have an @.
+        self._by_key: dict[str, Queues] = {
+            key: {queue: offset for queue, offset in queues.items() if offset >= 0}
+            for key, queues in saved.offset_table.items()
+        }
+        # How far messages were handed out, which only 5.x notes; kept for it.
+        self._pulled = dict(saved.pull_offset_table or {})
+        # The other members of the file.
+        self._saved = saved
+        self._count = sum(map(len, self._by_key.values()))
+        # A table that is full is told of once, until there is room again.
+        self._is_full_told = False
+        self.is_dirty = False
+        self.on_dirty = _nobody
+
+    def get(self, group: str, topic: str, queue_id: int) -> int:
+        """The next offset a group wants of a queue; ``UNKNOWN`` (-1) when it never said."""
+        queues = self._by_key.get(f"{topic}@{group}")
+        return UNKNOWN if queues is None else queues.get(queue_id, UNKNOWN)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Note how far a group is, back or forth; whether it was noted.
+
+        It is not when ``offset`` is negative, which is how some clients say that they do not know,
+        or when the queue is new and the table is full.
+        """
+        if offset < 0:
+            return False
+        key = f"{topic}@{group}"
+        queues = self._by_key.get(key)
+        if queues is None or queue_id not in queues:
+            if self._count >= self._offsets_max:
+                self._tell_full(group, topic)
+                return False
+            queues = self._by_key.setdefault(key, {})
+            self._count += 1
+        elif queues[queue_id] == offset:
+            return True
+        queues[queue_id] = offset
+        self._touch()
+        return True
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """A group's offsets of one topic by queue; a copy."""
+        return dict(self._by_key.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics of which a group has offsets, in order."""
+        return sorted(topic for topic, name in self._names() if name == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have offsets of a topic, in order."""
+        return sorted(group for name, group in self._names() if name == topic)
+
+    def delete_group(self, group: str) -> int:
+        """Forget all offsets of a group; how many."""
+        return self._delete(lambda key: _split(key)[1] == group)
+
+    def delete_topic(self, topic: str) -> int:
+        """Forget the offsets of a topic of all groups; how many."""
+        return self._delete(lambda key: _split(key)[0] == topic)
+
+    def table(self) -> ConsumerOffsetTable:
+        """All offsets as they are now, for saving; the caller's own copy. Not dirty any more."""
+        self.is_dirty = False
+        by_key = {key: dict(queues) for key, queues in self._by_key.items() if queues}
+        is_pulled_known = self._saved.pull_offset_table is not None
+        return msgspec.structs.replace(
+            self._saved,
+            offset_table=by_key,
+            group_topic_map=self._group_topic_map(),
+            pull_offset_table=dict(self._pulled) if is_pulled_known else None,
+        )
+
+    def __len__(self) -> int:
+        """How many offsets there are, of all queues of all groups."""
+        return self._count
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        return map(_split, self._by_key)
+
+    def _delete(self, is_gone: Callable[[str], bool]) -> int:
+        for key in list(filter(is_gone, self._pulled)):
+            del self._pulled[key]
+        keys = list(filter(is_gone, self._by_key))
+        count = sum(len(self._by_key.pop(key)) for key in keys)
+        self._count -= count
+        if count:
+            self._is_full_told = False
+            self._touch()
+        return count
+
+    def _touch(self) -> None:
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.on_dirty()
+
+    def _tell_full(self, group: str, topic: str) -> None:
+        if not self._is_full_told:
+            self._is_full_told = True
+            _log.warning(
+                "group=%s topic=%s offset not kept: there are %d; delete groups nobody needs",
+                group, topic, self._count,
+            )  # fmt: skip
+
+    def _group_topic_map(self) -> dict[str, tuple[str, ...]] | None:
+        """What the keys say once more, in files that have it; readers can do without."""
+        if self._saved.group_topic_map is None:
+            return None
+        topics: dict[str, list[str]] = {}
+        for topic, group in self._names():
+            topics.setdefault(group, []).append(topic)
+        return {group: tuple(names) for group, names in topics.items()}
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition("@")
+    return topic, group
+
+
+def _nobody() -> None:
+    """Nobody listens."""

@@ -1,0 +1,176 @@
+"""How far groups are: kept by queue, back and forth, saved as Apache saves them."""
+
+from pathlib import Path
+
+import pytest
+
+from cometmq.store.documents import ConfigDocuments
+from tests.golden import store_data
+from tests.unit.broker.tables import consumer_offsets, save
+
+
+def saved_by_apache(folder: Path, store: str) -> Path:
+    path = folder / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    path.write_bytes(store_data.load(store).files["config/consumerOffset.json"])
+    return path
+
+
+def test_an_offset_is_known_once_it_was_committed(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+
+    assert offsets.commit("g", "orders", 3, 17)
+
+    assert offsets.get("g", "orders", 3) == 17
+    assert offsets.get("g", "orders", 4) == -1
+    assert offsets.get("g", "bills", 3) == -1
+    assert offsets.get("h", "orders", 3) == -1
+
+
+def test_a_group_may_go_back(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+    offsets.commit("g", "orders", 0, 17)
+
+    offsets.commit("g", "orders", 0, 3)
+
+    assert offsets.get("g", "orders", 0) == 3
+    assert len(offsets) == 1
+
+
+def test_a_negative_offset_is_none(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+    offsets.commit("g", "orders", 0, 17)
+
+    assert not offsets.commit("g", "orders", 0, -1)
+    assert not offsets.commit("g", "orders", 1, -1)
+
+    assert offsets.get("g", "orders", 0) == 17
+    assert len(offsets) == 1
+
+
+def test_negative_offsets_in_a_file_are_none(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"orders@g":{0:-1,1:5},"bills@g":{0:-1}}}')
+
+    offsets = consumer_offsets(tmp_path)
+
+    assert len(offsets) == 1
+    assert offsets.table().offset_table == {"orders@g": {1: 5}}
+
+
+def test_clients_cannot_fill_the_table_without_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    offsets = consumer_offsets(tmp_path, offsets_max=2)
+    offsets.commit("g", "orders", 0, 1)
+    offsets.commit("g", "orders", 1, 1)
+
+    refused = [offsets.commit("g", "orders", queue, 1) for queue in (2, 3, 4)]
+
+    assert refused == [False] * 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert offsets.commit("g", "orders", 1, 2)
+    offsets.delete_group("g")
+    assert offsets.commit("h", "orders", 2, 1)
+
+
+def test_it_is_dirty_from_the_first_change_until_it_is_saved(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+    told: list[bool] = []
+    offsets.on_dirty = lambda: told.append(offsets.is_dirty)
+
+    offsets.commit("g", "orders", 0, 1)
+    offsets.commit("g", "orders", 0, 2)
+    assert told == [True]
+    offsets.table()
+    assert not offsets.is_dirty
+
+    offsets.commit("g", "orders", 0, 2)  # what was known already
+    assert told == [True]
+    offsets.commit("g", "orders", 0, 3)
+    assert told == [True, True]
+
+
+def test_a_table_for_saving_does_not_change_any_more(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+    offsets.commit("g", "orders", 0, 1)
+    before = offsets.table()
+
+    offsets.commit("g", "orders", 0, 2)
+    offsets.commit("g", "orders", 1, 2)
+
+    assert before.offset_table == {"orders@g": {0: 1}}
+
+
+def test_it_tells_what_belongs_together(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+    for group, topic in [("g", "orders"), ("g", "bills"), ("h", "orders")]:
+        offsets.commit(group, topic, 0, 1)
+        offsets.commit(group, topic, 1, 2)
+
+    assert offsets.of("g", "orders") == {0: 1, 1: 2}
+    assert offsets.of("h", "bills") == {}
+    assert offsets.topics_of("g") == ["bills", "orders"]
+    assert offsets.groups_of("orders") == ["g", "h"]
+
+
+def test_a_group_or_a_topic_is_forgotten_alone(tmp_path: Path) -> None:
+    offsets = consumer_offsets(tmp_path)
+    for group, topic in [("g", "orders"), ("g", "bills"), ("h", "orders"), ("h", "bills")]:
+        offsets.commit(group, topic, 0, 1)
+    offsets.table()
+
+    assert offsets.delete_group("g") == 2
+    assert offsets.is_dirty
+    assert offsets.delete_topic("bills") == 1
+    assert offsets.delete_topic("bills") == 0
+
+    assert offsets.table().offset_table == {"orders@h": {0: 1}}
+    assert len(offsets) == 1
+
+
+def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+    before = consumer_offsets(tmp_path)
+    before.commit("g", "orders", 2, 5)
+    save(tmp_path, offsets=before)
+
+    after = consumer_offsets(tmp_path)
+
+    assert after.get("g", "orders", 2) == 5
+    assert len(after) == 1
+
+
+@pytest.mark.slow  # unpacks the recordings
+@pytest.mark.parametrize("store", store_data.STORES)
+def test_offsets_that_apache_saved_are_saved_again(store: str, tmp_path: Path) -> None:
+    path = saved_by_apache(tmp_path, store)
+    content = path.read_bytes()
+    told = ConfigDocuments(tmp_path).consumer_offsets.load()
+    offsets = consumer_offsets(tmp_path)
+
+    save(tmp_path, offsets=offsets)
+
+    assert offsets.get("GID_manual", "OneQueue", 0) == 123
+    again = ConfigDocuments(tmp_path).consumer_offsets.load()
+    assert again.offset_table == told.offset_table
+    assert again.pull_offset_table == told.pull_offset_table
+    if store_data.load(store).is_4x:
+        assert path.read_bytes() == content
+
+
+@pytest.mark.slow  # unpacks the recordings
+def test_a_deleted_group_leaves_nothing_in_a_file_of_5_5(tmp_path: Path) -> None:
+    path = saved_by_apache(tmp_path, "5.5.0-clean")
+    offsets = consumer_offsets(tmp_path)
+    assert b"GID_plain" in path.read_bytes()
+
+    for group in offsets.groups_of("Plain"):
+        offsets.delete_group(group)
+    save(tmp_path, offsets=offsets)
+
+    left = ConfigDocuments(tmp_path).consumer_offsets.load()
+    assert left.group_topic_map
+    assert left.pull_offset_table
+    keys = [*left.offset_table, *left.pull_offset_table, *left.group_topic_map]
+    assert not [key for key in keys if key.endswith("GID_plain")]
