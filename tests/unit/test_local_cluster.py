@@ -54,8 +54,32 @@ async def route(namesrv: str, topic: str) -> TopicRoute | None:
     return bodies.decode(TopicRoute, answer.body) if answer.code == ResponseCode.SUCCESS else None
 
 
-def folders_left() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("cometmq-*"))
+class Traces:
+    """What a cluster could leave behind: folders and threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._threads = set(threading.enumerate())
+
+    @property
+    def folders(self) -> list[Path]:
+        return list(self._folder.iterdir())
+
+    @property
+    def threads(self) -> list[str]:
+        return [thread.name for thread in set(threading.enumerate()) - self._threads]
+
+    @property
+    def are_gone(self) -> bool:
+        return not self.folders and not self.threads
+
+
+@pytest.fixture
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Traces:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))  # the place that module has for it
+    return Traces(folder)
 
 
 def is_listening(address: str) -> bool:
@@ -64,7 +88,7 @@ def is_listening(address: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
-def test_blocking_code_gets_a_cluster_on_a_thread_of_its_own() -> None:
+def test_blocking_code_gets_a_cluster_on_a_thread_of_its_own(traces: Traces) -> None:
     with LocalCluster() as cluster:
         cluster.create_topic("orders", queues=2)
 
@@ -73,39 +97,33 @@ def test_blocking_code_gets_a_cluster_on_a_thread_of_its_own() -> None:
         assert found is not None
         assert found.broker_datas[0].master_address == cluster.broker.address
         assert found.queue_datas[0].write_queue_nums == 2
-        assert THREAD_NAME in {thread.name for thread in threading.enumerate()}
+        assert THREAD_NAME in traces.threads
 
 
-def test_nothing_is_left_of_a_cluster() -> None:
-    before = folders_left()
-
+def test_nothing_is_left_of_a_cluster(traces: Traces) -> None:
     with LocalCluster() as cluster:
         addresses = [cluster.namesrv, cluster.broker.address]
-        assert folders_left() != before
+        assert len(traces.folders) == 1
 
-    assert folders_left() == before
+    assert traces.are_gone
     assert not any(is_listening(address) for address in addresses)
-    assert THREAD_NAME not in {thread.name for thread in threading.enumerate()}
 
 
-def test_nothing_is_left_of_a_cluster_whose_test_failed() -> None:
-    before = folders_left()
-
+def test_nothing_is_left_of_a_cluster_whose_test_failed(traces: Traces) -> None:
     with pytest.raises(ZeroDivisionError), LocalCluster():
         _ = 1 / 0
 
-    assert folders_left() == before
-    assert THREAD_NAME not in {thread.name for thread in threading.enumerate()}
+    assert traces.are_gone
 
 
-def test_asyncio_code_gets_a_cluster_on_its_own_loop() -> None:
+def test_asyncio_code_gets_a_cluster_on_its_own_loop(traces: Traces) -> None:
     async def scenario() -> None:
         async with LocalCluster() as cluster:
             await cluster.create_topic("orders")
 
             assert await send(cluster.broker.address, "orders") == 0
             assert cluster.broker.service.background is not None
-            assert THREAD_NAME not in {thread.name for thread in threading.enumerate()}
+            assert THREAD_NAME not in traces.threads
             address = cluster.broker.address
         assert not is_listening(address)
 
@@ -176,15 +194,12 @@ def test_settings_are_those_of_the_brokers_file() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_errors_before_anything_runs(
-    settings: dict[str, object], words: str
+    settings: dict[str, object], words: str, traces: Traces
 ) -> None:
-    before = folders_left()
-
     with pytest.raises(SettingsError, match=words), LocalCluster(settings=settings):
         pass
 
-    assert folders_left() == before
-    assert THREAD_NAME not in {thread.name for thread in threading.enumerate()}
+    assert traces.are_gone
 
 
 def test_a_broker_keeps_its_messages_and_its_address_over_a_restart() -> None:
@@ -276,15 +291,14 @@ def test_one_plan_may_be_entered_again() -> None:
             assert asyncio.run(send(cluster.broker.address, "orders")) == 0
 
 
-def test_a_port_that_is_taken_is_an_error_and_leaves_nothing() -> None:
-    before = folders_left()
+def test_a_port_that_is_taken_is_an_error_and_leaves_nothing(traces: Traces) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = {"listenPort": taken.getsockname()[1]}
 
         with pytest.raises(PortInUse), LocalCluster(settings=settings):
             pass
 
-    assert folders_left() == before
+    assert traces.are_gone
 
 
 def test_time_may_be_the_tests_own() -> None:

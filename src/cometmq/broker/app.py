@@ -54,6 +54,9 @@ WAITING_SENDS_MAX = 100_000
 """Messages that may wait for the disk at a time; senders of more are told to slow down."""
 
 
+FLUSH_SECONDS_MAX = 5.0
+"""How long a broker that stops waits for the disk before it tells senders that it took too long."""
+
 SETTLE_SECONDS_MAX = 3.0
 """How long whoever changes a topic waits for slow name servers; they are told in any case."""
 
@@ -92,6 +95,11 @@ class Broker:
     def health_port(self) -> int:
         """Where probes and metrics are served, once started with such a port."""
         return self._health.port
+
+    @property
+    def channels(self) -> frozenset[Channel]:
+        """All connections."""
+        return self._server.channels
 
     @property
     def parts(self) -> _Parts:
@@ -137,7 +145,7 @@ class Broker:
             await parts.registrar.unregister()
             for channel in self._server.channels:
                 channel.stop_serving()
-            parts.release_waiting()
+            await parts.release_waiting()
             # What that answered is written in the loop's next turn.
             await asyncio.sleep(0)
         await self._server.stop()
@@ -294,11 +302,13 @@ class _Parts:
         self.clients.on_closed(channel)
         self.pulls.held.on_closed(channel)
 
-    def release_waiting(self) -> None:
+    async def release_waiting(self) -> None:
         """Answer everybody who waits: for a message, or for the disk."""
         self.pulls.held.close()
-        self.store.flush()
-        self.store.watermarks.release_waiting()
+        marks = self.store.watermarks
+        if self.durability.waiting_count:
+            await asyncio.to_thread(marks.wait_flushed, marks.appended, FLUSH_SECONDS_MAX)
+        marks.release_waiting()
         self.durability.close()
 
     def _keeper(self, documents: ConfigDocuments, config: BrokerConfig, clock: Clock) -> Keeper:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from cometmq.broker.delay.levels import DELAY, RECORD_CRC, rewritten
+from cometmq.broker.topics import shown
 from cometmq.codec import properties, record, sysflag
 from cometmq.codec.codes import V3_4_9, ResponseCode
 from cometmq.codec.java import INT32_MAX
@@ -142,7 +143,7 @@ class Retries:
 
 def unknown_group(name: str) -> BrokerError:
     """The refusal for a group that does not exist and cannot be made."""
-    remark = f"subscription group not exist, {name}"
+    remark = f"subscription group not exist, {shown(name)}"
     return BrokerError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
 

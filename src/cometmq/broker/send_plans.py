@@ -10,13 +10,13 @@ import msgspec
 
 from cometmq.broker.delay.levels import level_of
 from cometmq.broker.retry import dead_letter_properties
-from cometmq.broker.topics import Topic, problem_of
+from cometmq.broker.topics import NOT_SENDABLE, Topic, problem_of, shown
 from cometmq.codec import core, record, sysflag
 from cometmq.codec import properties as message_properties
 from cometmq.codec.batch import looks_like_batch
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.message_id import UniqueIds
-from cometmq.codec.properties import TRANSIENT_PREFIX, Property
+from cometmq.codec.properties import NAME_END, TRANSIENT_PREFIX, VALUE_END, Property
 from cometmq.codec.sent_properties import Asks
 from cometmq.errors import BrokerError
 from cometmq.model.limits import TOPIC_BYTES_MAX
@@ -206,6 +206,8 @@ class SendPlans:
             raise BrokerError(ResponseCode.SYSTEM_ERROR, remark)
 
     def _topic_for(self, header: SendMessage) -> Topic:
+        if header.topic in NOT_SENDABLE:
+            raise _forbidden(header.topic)
         topic = self._topics.get(header.topic)
         if topic is None:
             problem = problem_of(header.topic)
@@ -220,8 +222,7 @@ class SendPlans:
         if topic is None:
             raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, unknown_topic(header.topic))
         if not topic.can_send:
-            remark = f"Sending message to topic[{topic.name}] is forbidden."
-            raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+            raise _forbidden(topic.name)
         if topic.is_order and not self._is_writable:
             remark = f"the broker[{self._identity.store_ip}] sending message is forbidden"
             raise BrokerError(ResponseCode.NO_PERMISSION, remark)
@@ -248,13 +249,20 @@ class SendPlans:
 
     def _rewritten(self, text: str) -> tuple[str, bytes]:
         """Unique key and stored form of properties that are not to be stored as they came."""
-        kept = {
-            name: value
-            for name, value in message_properties.decode(text).items()
-            if name not in _OURS and not name.startswith(TRANSIENT_PREFIX)
-        }
-        key = kept.setdefault(Property.UNIQ_KEY, self._unique_ids.next(self._clock.now_ms()))
-        return key, message_properties.encode(kept).encode() + self.addition
+        # Item by item as they are: some values cannot be written again, only passed on.
+        items = []
+        key = None
+        for item in text.split(VALUE_END):
+            name, _, value = item.partition(NAME_END)
+            if not name or not value or name in _OURS or name.startswith(TRANSIENT_PREFIX):
+                continue
+            items.append(item + VALUE_END)
+            if name == Property.UNIQ_KEY:
+                key = value
+        if key is None:
+            key = self._unique_ids.next(self._clock.now_ms())
+            items.append(f"{Property.UNIQ_KEY}{NAME_END}{key}{VALUE_END}")
+        return key, "".join(items).encode() + self.addition
 
     def _check_transaction(self, asks: int, message: NewMessage, level: int) -> None:
         if asks & Asks.TRANSACTION:
@@ -287,11 +295,16 @@ def illegal(reason: str, body_bytes_max: int) -> str:
     )
 
 
+def _forbidden(topic: str) -> BrokerError:
+    remark = f"Sending message to topic[{topic}] is forbidden."
+    return BrokerError(ResponseCode.NO_PERMISSION, remark)
+
+
 def unknown_topic(name: str) -> str:
     """The remark for a topic that does not exist and cannot be made."""
     return (
-        f"topic[{name}] not exist, apply first please! (auto-creation is off here or the default"
-        " topic cannot be inherited: create the topic)"
+        f"topic[{shown(name)}] not exist, apply first please! (auto-creation is off here or the"
+        " default topic cannot be inherited: create the topic)"
     )
 
 

@@ -106,7 +106,7 @@ class Channel(Link):
 
     def succeed(self, request: Command, header: Header) -> None:
         """Answer with success and a header alone: the short way, for what happens per message."""
-        if request.flag & 2 == 0 and self.is_open:
+        if request.flag & 2 == 0 and self._is_usable:
             head = core.encode_head(request.serialization, 0, request.opaque, 1, None, header, 0)
             self._outbox.put(head)
 
@@ -162,17 +162,30 @@ class Channel(Link):
             self._on_opened(self)
 
     def _take(self, data: bytes) -> None:
+        requests = self._connection.requests_in(data)
+        if requests is None:
+            self._take_mixed(data)
+        else:
+            self._serve(requests)
+            self._note_read(0, is_progress=bool(requests))
+
+    def _serve(self, requests: Sequence[Command]) -> None:
+        if requests and self._is_serving:
+            outbox = self._outbox
+            outbox.is_held = True
+            try:
+                self._routes.dispatch(self, requests)
+            finally:
+                outbox.is_held = False
+                outbox.flush()
+
+    def _take_mixed(self, data: bytes) -> None:
+        """A read with answers in it, with parts of a frame, or with something broken."""
         requests, answers, unmatched, fault = self._connection.receive(data)
         for (future, _), command in answers:
             if not future.done():
                 future.set_result(command)
-        if requests and self._is_serving:
-            self._outbox.is_held = True
-            try:
-                self._routes.dispatch(self, requests)
-            finally:
-                self._outbox.is_held = False
-                self._outbox.flush()
+        self._serve(requests)
         self._note_read(
             self._connection.held_bytes, is_progress=bool(requests or answers or unmatched)
         )

@@ -39,6 +39,7 @@ class Connection(Generic[W]):
 
     __slots__ = (
         "_deadlines",
+        "_decoded",
         "_fault",
         "_frame_bytes_max",
         "_opaque",
@@ -61,6 +62,8 @@ class Connection(Generic[W]):
         self._deadlines: list[tuple[float, int]] = []  # heap; entries of answered requests linger
         self._opaque = first_opaque
         self._fault: RemoteProtocolError | None = None
+        # What ``requests_in`` found in the read that ``receive`` is given next.
+        self._decoded: tuple[list[Command], int] | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -76,6 +79,26 @@ class Connection(Generic[W]):
     def has_room(self) -> bool:
         """True while another request may be asked."""
         return len(self._waiters) < self._pending_max
+
+    def requests_in(self, data: bytes) -> list[Command] | None:
+        """The commands of a read that holds whole requests and nothing else: the usual case.
+
+        None for any other, which must be given to ``receive`` then.
+        """
+        if self._partial is not None or self._fault is not None:
+            return None
+        try:
+            self._decoded = core.decode_frames(data, 0, None, self._frame_bytes_max)
+        except RemoteProtocolError:
+            return None
+        commands, end = self._decoded
+        if end != len(data):
+            return None
+        for command in commands:
+            if command.flag & 1:
+                return None
+        self._decoded = None
+        return commands
 
     def receive(self, data: bytes) -> Received[W]:
         """Take what was read. After a fault nothing more is taken."""
@@ -148,7 +171,8 @@ class Connection(Generic[W]):
 
     def _decode(self, data: bytes, begin: int, commands: list[Command]) -> None:
         """Append the commands in ``data[begin:]`` and keep the rest."""
-        found, end = core.decode_frames(data, begin, None, self._frame_bytes_max)
+        decoded, self._decoded = self._decoded, None
+        found, end = decoded or core.decode_frames(data, begin, None, self._frame_bytes_max)
         commands += found
         if end < len(data):
             if found:  # a fault behind good frames shows only when it comes first

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cometmq.broker.long_polling import HeldPull, HeldPulls
 from cometmq.broker.subscriptions import tags_of
+from cometmq.broker.topics import shown
 from cometmq.codec import core
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.pull import PullMessage, PullMessageResponse
@@ -209,7 +210,7 @@ class PullHandlers:
         name = header.consumer_group
         group = self._groups.by_name.get(name) or self._groups.obtain(name)
         if group is None:
-            remark = f"subscription group [{name}] does not exist"
+            remark = f"subscription group [{shown(name)}] does not exist"
             raise BrokerError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.config.consume_enable:
             remark = f"subscription group no permission, {name}"
@@ -219,7 +220,7 @@ class PullHandlers:
     def _topic_for(self, channel: Channel, header: PullMessage) -> Topic:
         topic = self._topics.by_name.get(header.topic)
         if topic is None:
-            remark = f"topic[{header.topic}] not exist, apply first please!"
+            remark = f"topic[{shown(header.topic)}] not exist, apply first please!"
             raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.is_readable:
             remark = f"the topic[{header.topic}] pulling message is forbidden"
@@ -291,5 +292,5 @@ def _code_of(status: GetStatus, offset: int) -> int:
 def _unsupported(kind: str) -> BrokerError:
     return BrokerError(
         ResponseCode.SYSTEM_ERROR,
-        f"The broker does not support consumer to filter message by {kind}",
+        f"The broker does not support consumer to filter message by {shown(kind)}",
     )
