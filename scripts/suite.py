@@ -16,7 +16,7 @@ from typing import NamedTuple
 from scripts import tree
 
 PYTHON = sys.executable
-UNIT_TESTS = ("tests/unit", "tests/golden", "tests/property")
+UNIT_TESTS = ("tests/unit", "tests/broker", "tests/golden", "tests/property")
 WITHOUT_SLOW = ("-m", "not slow")
 NEWER_PYTHONS = ("3.12", "3.13", "3.14")
 

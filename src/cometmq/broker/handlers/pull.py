@@ -39,6 +39,8 @@ SUSPEND: Final = 0x2
 SUBSCRIPTION: Final = 0x4
 CLASS_FILTER: Final = 0x8
 
+_READ: Final = int(Permission.READ)
+
 HOLD_MS_MAX: Final = 25_000
 """Clients wait 30 s for an answer, whatever they say about being held."""
 
@@ -204,7 +206,7 @@ class PullHandlers:
     # --- may it be read, and what of it?
 
     def _group_for(self, header: PullMessage) -> Group:
-        if not self._settings.broker_permission & Permission.READ:
+        if not self._settings.broker_permission & _READ:
             remark = f"the broker[{self._identity.store_ip}] pulling message is forbidden"
             raise BrokerError(ResponseCode.NO_PERMISSION, remark)
         name = header.consumer_group
