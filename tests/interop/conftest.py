@@ -11,6 +11,7 @@ import pytest
 from tests.interop import apache, clients, fleet, processes
 from tests.interop.admin_shell import AdminShell
 from tests.interop.apache import ApacheCluster
+from tests.interop.broker_fixtures import *  # noqa: F403
 from tests.interop.cache import Cache, default_cache
 from tests.interop.clients import Client
 from tests.interop.commands import tail

@@ -10,6 +10,7 @@ from tests.interop.commands import run
 
 SOURCES = Path(__file__).parent / "programs" / "cpp"
 PROGRAM = SOURCES / "client.py"
+FEATURES = SOURCES / "features.py"
 INSTALL_TIMEOUT_S = 180
 
 

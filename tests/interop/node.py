@@ -9,6 +9,7 @@ from tests.interop.commands import run
 
 SOURCES = Path(__file__).parent / "programs" / "node"
 PROGRAM = SOURCES / "client.js"
+FEATURES = SOURCES / "features.js"
 LOCKED = ("package.json", "package-lock.json")
 INSTALL_TIMEOUT_S = 300
 
