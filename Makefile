@@ -46,6 +46,7 @@ bench: setup  ## benchmarks: ratios to a baseline measured in the same run
 	@$(PY) -m bench.codec
 	$(PY) -m bench.nameserver
 	$(PY) -m bench.store
+	$(PY) -m bench.broker
 
 docs: setup  ## documentation site in site/
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

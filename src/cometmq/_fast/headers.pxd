@@ -26,3 +26,5 @@ cdef class Layout:
 cdef Layout layout_of(object header_type)
 cdef object read_json(Scan *s, Layout layout, bint *readable)
 cdef object read_binary(Bytes p, Bytes end, Layout layout)
+cdef int scan_sent(Bytes p, Bytes end, Bytes *key, Py_ssize_t *key_size) noexcept
+cdef bytes with_addition(Bytes text, Py_ssize_t size, bytes addition)

@@ -338,18 +338,11 @@ cdef bint says_true(Bytes p, Py_ssize_t size) noexcept:
     )
 
 
-def read_sent_properties(str text, bytes addition):
-    """See ``codec.sent_properties.read``."""
-    cdef Py_ssize_t size = 0, more = PyBytes_GET_SIZE(addition), key_size = 0
-    cdef Bytes begin, p, end, stop, mark, key = NULL
+cdef int scan_sent(Bytes p, Bytes end, Bytes *key, Py_ssize_t *key_size) noexcept:
+    """What a property string asks for; ``key`` is its unique key, NULL without one."""
+    cdef Bytes stop, mark
     cdef int asks = 0
-    cdef bytes stored
-    cdef char *out
-    try:
-        begin = <Bytes>PyUnicode_AsUTF8AndSize(text, &size)
-    except UnicodeEncodeError:
-        return _plain_sent_properties(text, addition)
-    p, end = begin, begin + size
+    key[0] = NULL
     while p < end:
         stop = <Bytes>memchr(p, 2, end - p)
         if stop == NULL:
@@ -357,19 +350,39 @@ def read_sent_properties(str text, bytes addition):
         mark = <Bytes>memchr(p, 1, stop - p)
         if mark != NULL and mark > p and mark + 1 < stop:
             if mark - p == 8 and is_text(p, b"UNIQ_KEY", 8):
-                key, key_size = mark + 1, stop - mark - 1
+                key[0] = mark + 1
+                key_size[0] = stop - mark - 1
             elif mark - p == 4 and is_text(p, b"WAIT", 4):
                 if not says_true(mark + 1, stop - mark - 1):
                     asks |= ASKS_NO_WAIT
             else:
                 asks |= asks_of(p, mark - p)
         p = stop + 1
-    cdef bint is_open = size > 0 and begin[size - 1] != 2
-    stored = PyBytes_FromStringAndSize(NULL, size + is_open + more)
-    out = PyBytes_AS_STRING(stored)
-    memcpy(out, begin, size)
+    return asks
+
+
+cdef bytes with_addition(Bytes text, Py_ssize_t size, bytes addition):
+    """A property string with more properties behind it, properly separated."""
+    cdef Py_ssize_t more = PyBytes_GET_SIZE(addition)
+    cdef bint is_open = size > 0 and text[size - 1] != 2
+    cdef bytes stored = PyBytes_FromStringAndSize(NULL, size + is_open + more)
+    cdef char *out = PyBytes_AS_STRING(stored)
+    memcpy(out, text, size)
     if is_open:
         out[size] = 2
     memcpy(out + size + is_open, PyBytes_AS_STRING(addition), more)
+    return stored
+
+
+def read_sent_properties(str text, bytes addition):
+    """See ``codec.sent_properties.read``."""
+    cdef Py_ssize_t size = 0, key_size = 0
+    cdef Bytes begin, key = NULL
+    cdef int asks
+    try:
+        begin = <Bytes>PyUnicode_AsUTF8AndSize(text, &size)
+    except UnicodeEncodeError:
+        return _plain_sent_properties(text, addition)
+    asks = scan_sent(begin, begin + size, &key, &key_size)
     unique_key = None if key == NULL else PyUnicode_DecodeUTF8(<const char *>key, key_size, NULL)
-    return asks, unique_key, stored
+    return asks, unique_key, with_addition(begin, size, addition)

@@ -10,14 +10,19 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcmp
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
+from cometmq._fast.headers cimport scan_sent, with_addition
 from cometmq._fast.records cimport (
     END, ROLLBACK, UNQUEUED, Found, Text, find_properties, key_hashes, link_entry, measure_record,
     record_fixed, tags_code, write_record,
 )
 from cometmq._fast.words cimport cometmq_crc32, cometmq_crc_prepare, load32, load64, put32, put64
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
 
 cdef enum:
     BORN_V6 = 0x10
@@ -80,47 +85,61 @@ cdef class LogTail:
         int sys_flag,
     ):
         cdef Py_buffer room
+        cdef int64_t now_ms = <int64_t>self.now_ns() // 1000000
+        cdef int64_t physical_offset, queue_offset
+        PyObject_GetBuffer(self.target, &room, PyBUF_WRITABLE)
+        try:
+            physical_offset = self.put(
+                <uint8_t *>room.buf, room.len, queue, message.queue_id, body, body_bytes,
+                properties, message.born_timestamp, message.born_host, message.store_host,
+                message.flag, sys_flag, message.reconsume_times,
+                message.prepared_transaction_offset, now_ms,
+            )
+        finally:
+            PyBuffer_Release(&room)
+        if physical_offset < 0:
+            return None
+        queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset - 1
+        return self.make_result(self.ok, physical_offset, self.end, queue_offset, now_ms)
+
+    cdef int64_t put(
+        self, uint8_t *room, Py_ssize_t room_bytes, QueueTail queue, int queue_id,
+        const void *body, Py_ssize_t body_bytes, bytes properties, int64_t born_timestamp,
+        bytes born_host, bytes store_host, int flag, int sys_flag, int reconsume_times,
+        int64_t prepared_offset, int64_t now_ms,
+    ) except -2:
+        """Write a record and move on; its physical offset, or -1 when it does not simply fit."""
         cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(queue.topic_bytes)
         cdef Py_ssize_t properties_bytes = PyBytes_GET_SIZE(properties)
         cdef Py_ssize_t size = (
             record_fixed(sys_flag) + body_bytes + topic_bytes + properties_bytes
             + (topic_bytes > 127)
         )
-        cdef bytes born_host = message.born_host
-        cdef bytes store_host = message.store_host
         cdef int64_t physical_offset = self.base + self.position
         cdef int64_t queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
-        cdef int64_t now_ms
         if (
-            self.position + size > self.room_end or size > self.record_bytes_max
+            self.position >= self.attention or self.position + size > self.room_end
+            or self.position + size > room_bytes or size > self.record_bytes_max
             or body_bytes > self.body_bytes_max or properties_bytes > LENGTH_MAX
             or topic_bytes > LENGTH_MAX
             or PyBytes_GET_SIZE(born_host) != (20 if sys_flag & BORN_V6 else 8)
             or PyBytes_GET_SIZE(store_host) != (20 if sys_flag & STORE_V6 else 8)
         ):
-            return None
-        now_ms = <int64_t>self.now_ns() // 1000000
-        PyObject_GetBuffer(self.target, &room, PyBUF_WRITABLE)
-        try:
-            if self.position + size > room.len:
-                return None
-            write_record(
-                <uint8_t *>room.buf + self.position, <int32_t>size,
-                cometmq_crc32(<const uint8_t *>body, body_bytes) & 0x7FFFFFFF, message.queue_id,
-                message.flag, queue_offset, physical_offset, sys_flag, message.born_timestamp,
-                born_host, now_ms, store_host, message.reconsume_times,
-                message.prepared_transaction_offset, body, body_bytes, queue.topic_bytes,
-                PyBytes_AS_STRING(properties), properties_bytes,
-            )
-        finally:
-            PyBuffer_Release(&room)
+            return -1
+        write_record(
+            room + self.position, <int32_t>size,
+            cometmq_crc32(<const uint8_t *>body, body_bytes) & 0x7FFFFFFF, queue_id,
+            flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host, now_ms,
+            store_host, reconsume_times, prepared_offset, body, body_bytes, queue.topic_bytes,
+            PyBytes_AS_STRING(properties), properties_bytes,
+        )
         if not sys_flag & UNQUEUED:
             queue.next_offset = queue_offset + 1
         self.position += size
         # In this order: a time that another thread sees belongs to a record before the end.
         self.end = physical_offset + size
         self.timestamp = now_ms
-        return self.make_result(self.ok, physical_offset, self.end, queue_offset, now_ms)
+        return physical_offset
 
 
 cdef class IndexTail:
@@ -277,3 +296,228 @@ cdef int enter(QueueTail queue, int64_t physical_offset, int32_t size, int64_t c
         queue.next_offset = queue.max_offset
     queue.is_hot = True
     return 0
+
+
+cdef object _astuple = None
+cdef object _pieces = None
+cdef object _protocol_error = None
+
+
+def bind(astuple, pieces, protocol_error):
+    """Receive what lies in the layer above; called once by ``codec.core``."""
+    global _astuple, _pieces, _protocol_error
+    _astuple = astuple
+    _pieces = pieces
+    _protocol_error = protocol_error
+
+
+cdef enum:
+    # Of codec.sends: bits of sysFlag that are not a sender's, and what follows a piece.
+    SYSTEM_FLAGS = 0xFC
+    ASKS_MORE = ~8
+    MESSAGE_ID = 0
+    QUEUE_ID = 1
+    QUEUE_OFFSET = 2
+    UNIQUE_KEY = 3
+    OPAQUE = 4
+    NOTHING = 5
+    KEY_BYTES_MAX = 1024
+    # In a frame with a binary header: where the length of its ext fields stands.
+    EXT_LENGTH_AT = 25
+
+cdef const char *HEX = "0123456789ABCDEF"
+
+
+cdef inline uint8_t *put_number(uint8_t *p, int64_t value) noexcept:
+    cdef uint8_t digits[20]
+    cdef int n = 0
+    cdef uint64_t rest = <uint64_t>value
+    if value < 0:
+        p[0] = 45
+        p += 1
+        rest = 0 - rest
+    while True:
+        digits[n] = 48 + rest % 10
+        n += 1
+        rest //= 10
+        if rest == 0:
+            break
+    while n:
+        n -= 1
+        p[0] = digits[n]
+        p += 1
+    return p
+
+
+cdef class Form:
+    """How answers are written in one serialization."""
+
+    cdef int serialization
+    cdef list literals
+    cdef list kinds
+    cdef Py_ssize_t fixed_bytes
+
+    def __init__(self, answer, int serialization):
+        found = _pieces(answer, serialization)
+        self.serialization = serialization
+        self.literals = [literal for literal, _ in found]
+        self.kinds = [kind for _, kind in found]
+        self.fixed_bytes = sum(map(len, self.literals))
+
+    cdef bytes write(
+        self, bytes id_prefix, int64_t physical_offset, int32_t queue_id, int64_t queue_offset,
+        const uint8_t *key, Py_ssize_t key_size, int32_t opaque,
+    ):
+        cdef uint8_t frame[4096]
+        cdef uint8_t *p = frame
+        cdef uint8_t *value
+        cdef bytes literal
+        cdef Py_ssize_t i, size
+        cdef int kind, shift
+        if self.fixed_bytes + PyBytes_GET_SIZE(id_prefix) + key_size + 128 > 4096:
+            raise ValueError("an answer this long is not written here")
+        for i in range(len(self.literals)):
+            literal = <bytes>self.literals[i]
+            kind = self.kinds[i]
+            memcpy(p, PyBytes_AS_STRING(literal), PyBytes_GET_SIZE(literal))
+            p += PyBytes_GET_SIZE(literal)
+            value = p
+            if kind == MESSAGE_ID:
+                memcpy(p, PyBytes_AS_STRING(id_prefix), PyBytes_GET_SIZE(id_prefix))
+                p += PyBytes_GET_SIZE(id_prefix)
+                for shift in range(60, -4, -4):
+                    p[0] = HEX[(physical_offset >> shift) & 15]
+                    p += 1
+            elif kind == QUEUE_ID:
+                p = put_number(p, queue_id)
+            elif kind == QUEUE_OFFSET:
+                p = put_number(p, queue_offset)
+            elif kind == UNIQUE_KEY:
+                memcpy(p, key, key_size)
+                p += key_size
+            elif kind == OPAQUE:
+                if self.serialization == 0:
+                    p = put_number(p, opaque)
+                else:
+                    p = put32(p, opaque)
+                continue
+            if kind != NOTHING and self.serialization != 0:
+                put32(value - 4, p - value)
+        size = p - frame
+        put32(frame, size - 4)
+        put32(frame + 4, (<uint32_t>self.serialization << 24) | (size - 8))
+        if self.serialization != 0:
+            put32(frame + EXT_LENGTH_AT, size - EXT_LENGTH_AT - 4)
+        return frame[:size]
+
+
+cdef class SendTail:
+    """See ``codec.sends.SendTail``."""
+
+    cdef LogTail tail
+    cdef object queues, topics, read
+    cdef bytes addition, store_host, id_prefix
+    cdef Form json, binary
+
+    def __init__(
+        self, LogTail tail not None, dict queues not None, dict topics not None, bytes addition,
+        bytes store_host, str id_prefix, read, answer,
+    ):
+        self.tail = tail
+        self.queues = queues
+        self.topics = topics
+        self.addition = addition
+        self.store_host = store_host
+        self.id_prefix = id_prefix.encode()
+        self.read = read
+        self.json = Form(answer, 0)
+        self.binary = Form(answer, 1)
+
+    def take(
+        self, commands, Py_ssize_t begin, header_type, bytes born_host, int host_flags, list heads
+    ):
+        """See ``codec.sends.SendTail.take``."""
+        cdef Py_buffer room
+        cdef Py_ssize_t number = begin
+        cdef int64_t now_ms
+        if self.tail.target is None:
+            return begin
+        now_ms = <int64_t>self.tail.now_ns() // 1000000
+        PyObject_GetBuffer(self.tail.target, &room, PyBUF_WRITABLE)
+        try:
+            for number in range(begin, len(commands)):
+                if not self.take_one(
+                    <uint8_t *>room.buf, room.len, commands[number], header_type, born_host,
+                    host_flags, now_ms, heads,
+                ):
+                    return number
+        finally:
+            PyBuffer_Release(&room)
+        return len(commands)
+
+    cdef bint take_one(
+        self, uint8_t *room, Py_ssize_t room_bytes, command, header_type, bytes born_host,
+        int host_flags, int64_t now_ms, list heads,
+    ) except -1:
+        cdef tuple said = _astuple(command)
+        cdef object header = said[9]
+        cdef bytes body = said[8]
+        cdef tuple fields
+        cdef PyObject *topic
+        cdef PyObject *ids
+        cdef PyObject *found
+        cdef QueueTail queue
+        cdef Form form
+        cdef Py_ssize_t size = 0, key_size = 0, i
+        cdef const uint8_t *text = NULL
+        cdef const uint8_t *key = NULL
+        cdef int queue_id, sys_flag
+        cdef int64_t physical_offset
+        if type(header) is not header_type:
+            try:
+                header = self.read(command, header_type)
+            except _protocol_error:
+                return False
+        fields = _astuple(header)
+        topic = PyDict_GetItem(self.topics, fields[1])
+        ids = PyDict_GetItem(self.queues, fields[1])
+        if topic == NULL or ids == NULL:
+            return False
+        found = PyDict_GetItem(<dict>ids, fields[4])
+        queue_id, sys_flag = fields[4], fields[5]
+        if (
+            found == NULL or sys_flag & SYSTEM_FLAGS or fields[12] or not body
+            or not 0 <= queue_id < (<object>topic).queue_count
+        ):
+            return False
+        queue = <QueueTail?><object>found
+        if fields[8] is None:
+            return False
+        try:
+            text = <const uint8_t *>PyUnicode_AsUTF8AndSize(fields[8], &size)
+        except UnicodeEncodeError:
+            return False
+        if scan_sent(text, text + size, &key, &key_size) & ASKS_MORE or key == NULL:
+            return False
+        if key_size > KEY_BYTES_MAX:
+            return False
+        for i in range(key_size):
+            if not 32 <= key[i] < 127 or key[i] == 34 or key[i] == 92:
+                return False
+        physical_offset = self.tail.put(
+            room, room_bytes, queue, queue_id, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+            with_addition(text, size, self.addition), fields[6], born_host, self.store_host,
+            fields[7], sys_flag | host_flags, fields[9] or 0, 0, now_ms,
+        )
+        if physical_offset < 0:
+            return False
+        (<object>topic).put_count += 1
+        if not <int>said[4] & 2:
+            form = self.json if said[6] == 0 else self.binary
+            heads.append(
+                form.write(
+                    self.id_prefix, physical_offset, queue_id, queue.next_offset - 1, key,
+                    key_size, said[3],
+                )
+            )
+        return True

@@ -304,7 +304,7 @@ class _Parts:
 
     async def release_waiting(self) -> None:
         """Answer everybody who waits: for a message, or for the disk."""
-        self.pulls.held.close()
+        self.pulls.close()
         marks = self.store.watermarks
         if self.durability.waiting_count:
             await asyncio.to_thread(marks.wait_flushed, marks.appended, FLUSH_SECONDS_MAX)

@@ -100,12 +100,12 @@ class HeldPulls:
         for pull in list(self._by_channel.get(channel, ())):
             self._end(pull)
 
-    def close(self) -> None:
-        """Answer everybody now."""
+    def close(self, answer: Callable[[HeldPull], None]) -> None:
+        """Keep none any more: each is answered by ``answer``."""
         for pulls in list(self._by_channel.values()):
             for pull in list(pulls):
                 self._end(pull)
-                self._give_up(pull)
+                answer(pull)
         self._alarm.cancel()
 
     def _expire(self) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cometmq.clock import Clock
     from cometmq.codec.command import Command
     from cometmq.codec.headers.send import SendMessage
+    from cometmq.codec.sends import SendTopic
     from cometmq.remoting.channel import Channel
     from cometmq.store.results import PutResult
 
@@ -59,11 +60,13 @@ class SendPlan(msgspec.Struct, frozen=True, gc=False):
     queue_id: int
     unique_key: str | None
     is_batch: bool = False
+    is_waiting: bool = True
+    """Whether the sender wants to know the message on disk, if that is asked for at all."""
 
 
 class SendPlans:
-    """The rules of sending. ``plain_topics`` are those that need no rules: by name, for the hot
-    path, which leaves everything else to ``prepare``.
+    """The rules of sending. ``plain_topics`` are those that need none: sends to them are stored
+    without asking here (``codec.sends``) once the first one was.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class SendPlans:
                 Property.CLUSTER: settings.cluster_name,
             }
         ).encode()
-        self.plain_topics: dict[str, Topic] = {}
+        self.plain_topics: dict[str, SendTopic] = {}
         topics.on_change.append(self._forget_changed)
         topics.on_delete.append(self._forget)
 
@@ -185,7 +188,7 @@ class SendPlans:
             )
         if level > 0:
             message = self._levels.diverted(message, level)
-        return SendPlan(message, topic, queue_id, key)
+        return SendPlan(message, topic, queue_id, key, is_waiting=not asks & Asks.NO_WAIT)
 
     def _batch(self, topic: Topic, message: NewMessage) -> SendPlan:
         if topic.name.startswith(RETRY_PREFIX):

@@ -6,18 +6,26 @@ re-serialised on the way, so unknown fields survive for the signature check.
 """
 
 import enum
+import struct
 
 import msgspec
 
 from cometmq.codec import binary_header, json_header
 from cometmq.codec.codes import VERSION, LanguageCode, language_from
-from cometmq.codec.frame import Buffer, Frame, locate, prefix
+from cometmq.codec.frame import PREFIX_BYTES, Buffer, Frame, locate, prefix
 from cometmq.codec.headers.base import Header
 from cometmq.errors import RemoteProtocolError
-from cometmq.model.limits import FRAME_BYTES_MAX
+from cometmq.model.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 
 LANGUAGE = LanguageCode.PYTHON
 """What we say of ourselves; a code every peer knows."""
+
+_LANGUAGES: dict[str | int | None, int] = {
+    language.name: int(language) for language in LanguageCode
+}
+"""By name as it is usually written; ``language_from`` knows the rest."""
+
+_unpack_prefix = struct.Struct(">iI").unpack_from
 
 
 class Serialization(enum.IntEnum):
@@ -126,6 +134,23 @@ def decode_frames(
     commands: list[Command] = []
     found = True
     while found:
+        # Whole frames with a JSON header, which most are, without the steps in between; whatever
+        # is different about a frame is for ``decode_next`` to tell.
+        while stop - position >= PREFIX_BYTES:
+            length, header_bytes = _unpack_prefix(data, position)
+            frame_end = position + 4 + length
+            body = position + PREFIX_BYTES + header_bytes
+            # Another serialization shows as a very long header: it is the topmost byte of the word.
+            if header_bytes > HEADER_BYTES_MAX or not body <= frame_end <= stop:
+                break
+            if length + 4 > frame_bytes_max:
+                break
+            try:
+                header = bytes(data[position + PREFIX_BYTES : body])
+                commands.append(_decode_json(header, bytes(data[body:frame_end])))
+            except RemoteProtocolError:
+                break
+            position = frame_end
         found, position = decode_next(data, position, stop, frame_bytes_max, commands)
     return commands, position
 
@@ -150,18 +175,32 @@ def decode_frame(data: Buffer, frame: Frame) -> Command:
     """The command in a located frame; its values share no memory with ``data``."""
     header = bytes(data[frame.header : frame.body])
     body = bytes(data[frame.body : frame.end])
-    if frame.serialization == Serialization.JSON:
-        got = json_header.decode(header)
-        ext = bytes(got.ext)
-        language = LanguageCode.OTHER if got.language is None else language_from(got.language)
-        fields = None if ext == b"null" else ext or None
-        return Command(
-            got.code, language, got.version, got.opaque, got.flag, got.remark, 0, fields, body
-        )
-    if frame.serialization == Serialization.ROCKETMQ:
+    if frame.serialization == 0:
+        return _decode_json(header, body)
+    if frame.serialization == 1:
         code, language, version, opaque, flag, remark, entries = binary_header.decode(header)
         return Command(code, language, version, opaque, flag, remark, 1, entries or None, body)
     raise RemoteProtocolError(f"unknown header serialization {frame.serialization}")
+
+
+def _decode_json(header: bytes, body: bytes) -> Command:
+    got = json_header.decode(header)
+    ext = bytes(got.ext)
+    written = got.language
+    language = _LANGUAGES.get(written)
+    if language is None:
+        language = LanguageCode.OTHER if written is None else language_from(written)
+    return Command(
+        got.code,
+        language,
+        got.version,
+        got.opaque,
+        got.flag,
+        got.remark,
+        0,
+        None if ext == b"null" else ext or None,
+        body,
+    )
 
 
 def encode(command: Command) -> bytes:

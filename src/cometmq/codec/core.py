@@ -7,28 +7,33 @@ results and errors; one test suite runs against both.
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import msgspec
 
 from cometmq.codec import batch as plain_batch
+from cometmq.codec import binary_header, json_header
 from cometmq.codec import command as plain_command
 from cometmq.codec import digest as plain_digest
 from cometmq.codec import index_entry as plain_index_entry
 from cometmq.codec import queue_entry as plain_queue_entry
 from cometmq.codec import record as plain_record
+from cometmq.codec import sends as plain_sends
 from cometmq.codec import sent_properties as plain_sent_properties
 from cometmq.codec import tails as plain_tails
 from cometmq.codec.codes import VERSION, LanguageCode
 from cometmq.codec.command import LANGUAGE, Command
-from cometmq.codec.headers.base import FieldKind, Header, fields
+from cometmq.codec.frame import prefix
+from cometmq.codec.headers.base import FieldKind, Header, fields, text_form
 from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
+from cometmq.errors import ProtocolError
 
 __all__ = [
     "IndexTail",
     "LogTail",
     "QueueTail",
+    "SendTail",
     "active",
     "count_entries",
     "decode_frames",
@@ -54,9 +59,16 @@ __all__ = [
 H = TypeVar("H", bound=Header)
 SentPropertiesReader = Callable[[str, bytes], tuple[int, str | None, bytes]]
 
+_LANGUAGE_NAME: Final = LANGUAGE.name  # looked up once: reading it off an Enum member is slow
+
 
 def plain_read(command: Command, header_type: type[H]) -> H:
     """The typed header of ``command``; raises RemoteProtocolError naming the field at fault."""
+    ext = command.ext
+    if type(ext) is bytes and command.serialization == 0:
+        header = text_form(header_type).read_json(ext)
+        if header is not None:
+            return cast("H", header)
     return header_type.from_ext(command.ext_fields)
 
 
@@ -70,9 +82,13 @@ def plain_encode_head(
     body_bytes: int,
 ) -> bytes:
     """Everything of a frame before its body, said in our name (language and version)."""
-    ext = None if header is None else header.to_ext()
-    command = Command(code, LANGUAGE, VERSION, opaque, flag, remark, serialization, ext)
-    return plain_command.encode_head(command, body_bytes)
+    if serialization == 0:
+        texts = None if header is None else text_form(type(header)).write(header)
+        head = json_header.encode(code, _LANGUAGE_NAME, VERSION, opaque, flag, remark, texts)
+    else:
+        ext = None if header is None else header.to_ext()
+        head = binary_header.encode(code, LANGUAGE, VERSION, opaque, flag, remark, ext)
+    return prefix(serialization, len(head), body_bytes) + head
 
 
 def active() -> str:
@@ -121,6 +137,7 @@ dispatch_records = plain_tails.dispatch
 IndexTail = plain_tails.IndexTail
 LogTail = plain_tails.LogTail
 QueueTail = plain_tails.QueueTail
+SendTail = plain_sends.SendTail
 _is_compiled = False
 
 if os.environ.get("COMETMQ_PURE") != "1":
@@ -154,6 +171,7 @@ if os.environ.get("COMETMQ_PURE") != "1":
                 walked=plain_digest.walked,
             )
         )
+        tails.bind(msgspec.structs.astuple, plain_sends.pieces, ProtocolError)
         decode_frames = frames.decode_frames
         read = headers.read
         read_sent_properties = headers.read_sent_properties
@@ -174,4 +192,5 @@ if os.environ.get("COMETMQ_PURE") != "1":
         IndexTail = tails.IndexTail  # type: ignore[misc]  # the stub says they are the same
         LogTail = tails.LogTail  # type: ignore[misc]
         QueueTail = tails.QueueTail  # type: ignore[misc]
+        SendTail = tails.SendTail  # type: ignore[misc]
         _is_compiled = True

@@ -7,16 +7,28 @@ with the digests and with the way a walk ended.
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from cometmq.codec import properties as message_properties
 from cometmq.codec.index_entry import key_text, tag_text
-from cometmq.codec.java import index_hash
-from cometmq.codec.properties import Property
+from cometmq.codec.java import ascii_index_hash, index_hash
+from cometmq.codec.properties import Property, find_value
 from cometmq.codec.queue_entry import tags_code
-from cometmq.codec.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Blank, Record, parse, peek
+from cometmq.codec.record import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    Blank,
+    Record,
+    parse,
+    peek,
+)
+from cometmq.codec.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from cometmq.errors import RemoteProtocolError
+from cometmq.model.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -34,6 +46,16 @@ _SYS_FLAG_POSITION: Final = 36
 _STORE_TIMESTAMP_POSITION: Final = 56
 _BORN_V6_EXTRA: Final = 12
 _HEAD_BYTES: Final = 8
+
+_USUAL_HEAD: Final = struct.Struct(">ii4xi4xqqi16xq20xi")
+"""Of a record with IPv4 hosts, up to its body: size, magic, queue id, queue offset, physical
+offset, sys flag, store timestamp, body length."""
+_USUAL_HEAD_BYTES: Final = _USUAL_HEAD.size
+_HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+_UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
+_KEYS_MARK: Final = b"KEYS\x01"
+_TAGS_MARK: Final = b"TAGS\x01"
+_CACHED_TAG_BYTES_MAX: Final = 64
 
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
@@ -94,6 +116,44 @@ def walk(
     return Walk(digests, position, Ending.END)
 
 
+def usual_digest(data: bytes, position: int, base: int) -> Digest | None:
+    """Digest the record at ``position`` if it is of the usual kind; None leaves it to ``walk``.
+
+    Usual are a complete record of version 1, from and on IPv4 hosts, and nothing odd about it. It
+    is read without making a ``Record``, which the plain core would spend half of a dispatch on.
+    """
+    room = len(data) - position
+    if room < RECORD_BYTES_MIN:
+        return None
+    (
+        size, magic, queue_id, queue_offset, physical_offset, sys_flag, stored, body_bytes
+    ) = _USUAL_HEAD.unpack_from(data, position)  # fmt: skip
+    if (
+        magic != MAGIC_V1
+        or physical_offset != base + position
+        or sys_flag & _HOSTS_V6
+        or size > room
+        or not 0 <= body_bytes <= size - RECORD_BYTES_MIN
+    ):
+        return None
+    topic_begin = position + _USUAL_HEAD_BYTES + body_bytes + 1
+    topic_end = topic_begin + data[topic_begin - 1]
+    begin, end = topic_end + 2, position + size
+    if begin > end or topic_end - topic_begin > TOPIC_BYTES_MAX:
+        return None
+    properties_bytes = data[topic_end] << 8 | data[topic_end + 1]
+    if properties_bytes != end - begin or properties_bytes > PROPERTIES_BYTES_MAX:
+        return None
+    topic_bytes = data[topic_begin:topic_end]
+    topic = _topic(topic_bytes)
+    if topic is None:
+        return None
+    code, hashes = _usual_hashes(topic_bytes, data, begin, end)
+    return (
+        topic, queue_id, queue_offset, physical_offset, size, sys_flag, stored, code, hashes
+    )  # fmt: skip
+
+
 def key_hash(topic: str, key: str) -> int:
     """Return the hash under which the index keeps a key of a topic's message."""
     return index_hash(key_text(topic, key))
@@ -120,6 +180,47 @@ def store_timestamp(data: ReadableBuffer, position: int) -> int:
     extra = _BORN_V6_EXTRA if sys_flag & 0x10 else 0
     value: int = _INT64.unpack_from(data, position + _STORE_TIMESTAMP_POSITION + extra)[0]
     return value
+
+
+@functools.lru_cache(maxsize=256)
+def _topic(data: bytes) -> str | None:
+    """The name in these bytes, or None when it cannot be one."""
+    try:
+        topic = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in topic else topic
+
+
+def _usual_hashes(topic: bytes, data: bytes, begin: int, end: int) -> tuple[int, tuple[int, ...]]:
+    """Return tags code and key hashes of a message with the properties ``data[begin:end]``."""
+    code = 0
+    hashes: tuple[int, ...] = ()
+    if key := find_value(data, begin, end, _UNIQUE_KEY_MARK):
+        hashes = (_key_hash(topic, key),)
+    if keys := find_value(data, begin, end, _KEYS_MARK):
+        hashes += tuple([_key_hash(topic, key) for key in keys.split(b" ") if key])
+    if tags := find_value(data, begin, end, _TAGS_MARK):
+        is_short = len(tags) <= _CACHED_TAG_BYTES_MAX
+        code, tag = _known_tag_hashes(topic, tags) if is_short else _tag_hashes(topic, tags)
+        hashes += (tag,)
+    return code, hashes
+
+
+def _key_hash(topic: bytes, key: bytes) -> int:
+    text = topic + b"#" + key
+    if text.isascii():
+        return ascii_index_hash(text)
+    return key_hash(topic.decode(), key.decode("utf-8", "replace"))
+
+
+def _tag_hashes(topic: bytes, tags: bytes) -> tuple[int, int]:
+    """Tags code, and the hash for the index."""
+    text = tags.decode("utf-8", "replace")
+    return tags_code(text), tag_hash(topic.decode(), text)
+
+
+_known_tag_hashes = functools.lru_cache(maxsize=1024)(_tag_hashes)
 
 
 def _record_at(view: memoryview, position: int, check_crc: bool) -> Record | Ending:

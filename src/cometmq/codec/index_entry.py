@@ -118,9 +118,10 @@ def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
     A file that continues another one is born with the end timestamp of that file as its begin, so
     its first entry counts from there.
     """
-    if begin_timestamp <= 0:
+    if begin_timestamp <= 0 or store_timestamp <= begin_timestamp:
         return 0
-    return min(max(0, store_timestamp - begin_timestamp) // 1000, INT32_MAX)
+    seconds = (store_timestamp - begin_timestamp) // 1000
+    return min(seconds, INT32_MAX)
 
 
 def key_text(topic: str, key: str) -> str:
@@ -189,19 +190,7 @@ def put_into(
     ``number`` must be higher than all before: a slot that leads to it or beyond was left by a
     writer that was killed, and counts as empty.
     """
-    assert 0 <= key_hash <= INT32_MAX, key_hash
-    assert number > 0, number
-    slot = HEADER_BYTES + SLOT_BYTES * (key_hash % slots)
-    position = HEADER_BYTES + SLOT_BYTES * slots + ENTRY_BYTES * number
-    try:
-        previous: int = _SLOT.unpack_from(data, slot)[0]
-        if not 0 < previous < number:
-            previous = 0
-        _ENTRY.pack_into(data, position, key_hash, physical_offset, seconds, previous)
-        _SLOT.pack_into(data, slot, number)
-    except struct.error as error:
-        raise LocalProtocolError(f"not an index entry, or no room for it: {error}") from error
-    return previous == 0
+    return put_entries(data, slots, number, (key_hash,), physical_offset, seconds) == 1
 
 
 def put_entries(
@@ -217,12 +206,25 @@ def put_entries(
     ``seconds`` is the time field of the first. The very first entry of a file sets the begin
     timestamp, so the others of its message count from there.
     """
+    assert number > 0, number
     empty = 0
-    for key_hash in hashes:
-        empty += put_into(data, slots, number, key_hash, physical_offset, seconds)
-        if number == 1:
-            seconds = 0
-        number += 1
+    position = HEADER_BYTES + SLOT_BYTES * slots + ENTRY_BYTES * number
+    try:
+        for key_hash in hashes:
+            assert 0 <= key_hash <= INT32_MAX, key_hash
+            slot = HEADER_BYTES + SLOT_BYTES * (key_hash % slots)
+            (previous,) = _SLOT.unpack_from(data, slot)
+            if not 0 < previous < number:
+                previous = 0
+                empty += 1
+            _ENTRY.pack_into(data, position, key_hash, physical_offset, seconds, previous)
+            _SLOT.pack_into(data, slot, number)
+            if number == 1:
+                seconds = 0
+            number += 1
+            position += ENTRY_BYTES
+    except struct.error as error:
+        raise LocalProtocolError(f"not an index entry, or no room for it: {error}") from error
     return empty
 
 

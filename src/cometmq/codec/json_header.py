@@ -4,9 +4,10 @@ Writing produces what Apache's own servers and clients produce: keys in alphabet
 white space, every ext field a string. Go and C++ peers discard anything looser.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from cometmq.errors import RemoteProtocolError
 
@@ -24,6 +25,19 @@ class Envelope(msgspec.Struct, gc=False):
     flag: _Int32 = 0
     remark: str | None = None
     ext: msgspec.Raw = msgspec.field(default=_NO_EXT, name="extFields")
+
+
+class _Written(msgspec.Struct, gc=False):
+    """A header as it is written; what is UNSET is left out."""
+
+    code: int
+    ext: dict[str, str] | msgspec.Struct | UnsetType = msgspec.field(name="extFields")
+    flag: int
+    language: str
+    opaque: int
+    remark: str | UnsetType
+    form: str = msgspec.field(name="serializeTypeCurrentRPC")
+    version: int
 
 
 _envelope = msgspec.json.Decoder(Envelope, strict=False)
@@ -81,26 +95,22 @@ def encode(
     opaque: int,
     flag: int,
     remark: str | None,
-    ext: dict[str, str] | None,
+    ext: dict[str, str] | msgspec.Struct | None,
 ) -> bytes:
-    """Write a header; ``ext`` None leaves ``extFields`` out, an empty one is written as ``{}``."""
-    fields: dict[str, Any] = {"code": code}
-    if ext is not None:
-        fields["extFields"] = ext
-    fields["flag"] = flag
-    fields["language"] = language
-    fields["opaque"] = opaque
-    if remark is not None:
-        fields["remark"] = remark
-    fields["serializeTypeCurrentRPC"] = "JSON"
-    fields["version"] = version
+    """Write a header; ``ext`` None leaves ``extFields`` out, an empty one is written as ``{}``.
+
+    A struct in its place has one text, or none, for each ext field.
+    """
+    fields = UNSET if ext is None else ext
+    note = UNSET if remark is None else remark
     try:
-        return _encode(fields)
+        return _encode(_Written(code, fields, flag, language, opaque, note, "JSON", version))
     except UnicodeEncodeError:
         # Half of a surrogate pair has no UTF-8; Java writes a question mark for it, and so do we.
-        repaired = None if ext is None else {_encodable(k): _encodable(v) for k, v in ext.items()}
-        note = None if remark is None else _encodable(remark)
-        return encode(code, language, version, opaque, flag, note, repaired)
+        texts = msgspec.to_builtins(ext)
+        repaired = None if ext is None else {_encodable(k): _encodable(v) for k, v in texts.items()}
+        encodable = None if remark is None else _encodable(remark)
+        return encode(code, language, version, opaque, flag, encodable, repaired)
 
 
 def _encodable(text: str) -> str:

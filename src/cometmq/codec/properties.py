@@ -141,19 +141,27 @@ def get(data: bytes, name: bytes) -> str | None:
     """Return one property, as ``decode(data).get(name)`` would but without building the dict."""
     if not name or b"\x01" in name or b"\x02" in name:
         return None
-    mark = name + b"\x01"
-    end = len(data)
-    while (begin := data.rfind(mark, 0, end)) >= 0:
+    value = find_value(data, 0, len(data), name + b"\x01")
+    return value.decode("utf-8", "replace") if value else None
+
+
+def find_value(data: bytes, begin: int, end: int, mark: bytes) -> bytes:
+    r"""Return the value of one property in ``data[begin:end]``, empty when there is none.
+
+    ``mark`` is the name and the ``\x01`` behind it.
+    """
+    mark_end = end
+    while (mark_begin := data.rfind(mark, begin, mark_end)) >= 0:
         # Only at the start of an item is it a name; elsewhere it is the tail of a longer name or
         # text inside a value. An item with an empty value does not count, an earlier one may.
-        if begin == 0 or data[begin - 1] == 2:
-            value_begin = begin + len(mark)
-            value_end = data.find(b"\x02", value_begin)
-            value = data[value_begin:] if value_end < 0 else data[value_begin:value_end]
+        if mark_begin == begin or data[mark_begin - 1] == 2:
+            value_begin = mark_begin + len(mark)
+            value_end = data.find(b"\x02", value_begin, end)
+            value = data[value_begin : end if value_end < 0 else value_end]
             if value:
-                return value.decode("utf-8", "replace")
-        end = begin
-    return None
+                return value
+        mark_end = mark_begin
+    return b""
 
 
 def _require_utf8(text: str) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 ENTRY_BYTES: Final = 20
 
-_ENTRY = struct.Struct(">qiq")
+LAYOUT: Final = struct.Struct(">qiq")
+_BYTES = struct.Struct(f"{ENTRY_BYTES}s")
 
 _DELAY_UNKNOWN_MS = 1000
 
@@ -45,7 +46,7 @@ FILLER: Final = QueueEntry(physical_offset=0, size=INT32_MAX, tags_code=0)
 def pack(physical_offset: int, size: int, tags_code: int) -> bytes:
     """Return the 20 bytes. Raises LocalProtocolError when a value does not fit into its field."""
     try:
-        return _ENTRY.pack(physical_offset, size, tags_code)
+        return LAYOUT.pack(physical_offset, size, tags_code)
     except struct.error as error:
         raise LocalProtocolError(f"not a queue entry: {error}") from error
 
@@ -54,18 +55,24 @@ def pack_into(
     target: WriteableBuffer, position: int, physical_offset: int, size: int, tags_code: int
 ) -> None:
     """Write the 20 bytes at ``position``, or raise LocalProtocolError with nothing written."""
+    # Not packed in place: a value that does not fit would be found behind those already written.
     entry = pack(physical_offset, size, tags_code)
-    with memoryview(target) as view:
-        if position < 0 or position + ENTRY_BYTES > view.nbytes:
-            raise LocalProtocolError(f"no room for an entry at {position} of {view.nbytes} bytes")
-        view[position : position + ENTRY_BYTES] = entry
+    if position >= 0:  # a negative one would count from the end
+        try:
+            _BYTES.pack_into(target, position, entry)
+        except struct.error:
+            pass
+        else:
+            return
+    room = memoryview(target).nbytes
+    raise LocalProtocolError(f"no room for an entry at {position} of {room} bytes")
 
 
 def unpack(data: ReadableBuffer, position: int = 0) -> QueueEntry:
     """Return the entry at ``position``; ask ``is_valid`` whether it has been written."""
     assert position >= 0, position
     try:
-        return QueueEntry(*_ENTRY.unpack_from(data, position))
+        return QueueEntry(*LAYOUT.unpack_from(data, position))
     except struct.error as error:
         raise RemoteProtocolError(f"no complete queue entry at {position}") from error
 
@@ -93,7 +100,7 @@ def scan(
     with memoryview(data) as view:
         end = min(end, view.nbytes)
         whole = (end - begin) // ENTRY_BYTES * ENTRY_BYTES
-        for physical_offset, size, tags_code in _ENTRY.iter_unpack(view[begin : begin + whole]):
+        for physical_offset, size, tags_code in LAYOUT.iter_unpack(view[begin : begin + whole]):
             if physical_offset < 0 or size <= 0:
                 break
             if tags is None or tags_code in tags or tags_code < INT32_MIN:
@@ -143,7 +150,7 @@ def select(
     is_cold = has_gone = False
     whole = (end - begin) // ENTRY_BYTES * ENTRY_BYTES
     with memoryview(data) as view, view[begin : begin + whole] as entries:
-        for physical_offset, size, code in _ENTRY.iter_unpack(entries):
+        for physical_offset, size, code in LAYOUT.iter_unpack(entries):
             physical_end = physical_offset + size
             if size == INT32_MAX and physical_offset == 0:
                 examined += 1
@@ -205,7 +212,7 @@ def count(data: ReadableBuffer, begin: int, end: int) -> tuple[int, int]:
     number, physical_end = 0, -1
     with memoryview(data) as view:
         whole = (end - begin) // ENTRY_BYTES * ENTRY_BYTES
-        for physical_offset, size, _ in _ENTRY.iter_unpack(view[begin : begin + whole]):
+        for physical_offset, size, _ in LAYOUT.iter_unpack(view[begin : begin + whole]):
             if size != INT32_MAX or physical_offset != 0:
                 if size <= 0 or physical_offset < max(physical_end, 0):
                     break

@@ -30,11 +30,11 @@ import struct
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import msgspec
 
 from cometmq.codec.java import masked_crc32
-from cometmq.codec.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from cometmq.errors import LocalProtocolError, RemoteProtocolError
 from cometmq.model.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX, TOPIC_V2_BYTES_MAX
 
@@ -52,12 +52,16 @@ HOST_V4_BYTES: Final = 8
 HOST_V6_BYTES: Final = 20
 
 _HEAD = struct.Struct(">ii")
-_HEAD_TO_BODY = tuple(
-    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi")
+_HOSTS_BYTES = tuple(
+    (born, store)
     for store in (HOST_V4_BYTES, HOST_V6_BYTES)
     for born in (HOST_V4_BYTES, HOST_V6_BYTES)
 )
-"""Everything before the body, by the two IPv6 bits of the sys flag."""
+"""How long born host and store host are, by the two IPv6 bits of the sys flag."""
+_HEAD_TO_BODY = tuple(
+    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in _HOSTS_BYTES
+)
+"""Everything before the body, by the same bits."""
 _FIELDS_BEFORE_BODY = 14
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_POSITION = 36
@@ -139,22 +143,79 @@ def encode_into(
     fit into the target or a value does not fit into its field.
     """
     magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX else MAGIC_V2
-    with memoryview(body) as body_view, memoryview(target) as view:
-        size = record_bytes(body_view.nbytes, len(topic), len(properties), sys_flag, magic)
+    body_bytes = len(body) if type(body) is bytes else memoryview(body).nbytes
+    size = record_bytes(body_bytes, len(topic), len(properties), sys_flag, magic)
+    with memoryview(target) as view:
         _require_room(view, position, size)
-        _require_hosts(sys_flag, born_host, store_host)
-        tail = _pack_tail(magic, topic, properties)
-        identity = (size, magic, masked_crc32(body_view), queue_id, flag, queue_offset)
-        birth = (physical_offset, sys_flag, born_timestamp, born_host)
-        storage = (store_timestamp, store_host, reconsume_times, prepared_transaction_offset)
-        layout = _HEAD_TO_BODY[sys_flag >> 4 & 3]
-        head = _pack(layout, *identity, *birth, *storage, body_view.nbytes)
-        body_begin = position + layout.size
-        body_end = body_begin + body_view.nbytes
-        view[position:body_begin] = head
-        view[body_begin:body_end] = body_view
-        view[body_end : position + size] = tail
+        view[position : position + size] = assemble(
+            size,
+            magic,
+            topic,
+            body,
+            body_bytes,
+            properties,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            store_timestamp,
+            born_timestamp,
+            born_host,
+            store_host,
+            flag,
+            sys_flag,
+            reconsume_times,
+            prepared_transaction_offset,
+        )
     return size
+
+
+def assemble(
+    size: int,
+    magic: int,
+    topic: bytes,
+    body: ReadableBuffer,
+    body_bytes: int,
+    properties: bytes,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_host: bytes,
+    flag: int,
+    sys_flag: int,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+) -> bytes:
+    """Return a record for whoever knows its size already and has made room for it.
+
+    Raises LocalProtocolError when a value does not fit into its field.
+    """
+    _require_hosts(sys_flag, born_host, store_host)
+    tail = _pack_tail(magic, topic, properties)
+    try:
+        # Packed here and not by ``_pack``, which would have to take fifteen arguments once more.
+        head = _HEAD_TO_BODY[sys_flag >> 4 & 3].pack(
+            size,
+            magic,
+            crc32(body) & 0x7FFFFFFF,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            body_bytes,
+        )
+    except struct.error as error:
+        raise _does_not_fit(error) from error
+    return b"".join((head, body, *tail))
 
 
 def encode(record: Record) -> bytes:
@@ -176,7 +237,7 @@ def encode(record: Record) -> bytes:
     tail = _pack_tail(record.magic, topic, record.properties)
     layout = _HEAD_TO_BODY[record.sys_flag >> 4 & 3]
     head = _pack(layout, *msgspec.structs.astuple(record)[:_FIELDS_BEFORE_BODY], body_length)
-    return b"".join((head, record.body, tail))
+    return b"".join((head, record.body, *tail))
 
 
 def encode_blank_into(target: WriteableBuffer, position: int, size: int) -> None:
@@ -379,10 +440,11 @@ def _pack(layout: struct.Struct, *values: int | bytes) -> bytes:
     try:
         return layout.pack(*values)
     except struct.error as error:
-        raise LocalProtocolError(f"a value does not fit into its field: {error}") from error
+        raise _does_not_fit(error) from error
 
 
-def _pack_tail(magic: int, topic: bytes, properties: bytes) -> bytes:
+def _pack_tail(magic: int, topic: bytes, properties: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """Everything behind the body, as the parts it is made of."""
     topic_bytes_max = TOPIC_BYTES_MAX if magic == MAGIC_V1 else TOPIC_V2_BYTES_MAX
     if len(topic) > topic_bytes_max:
         raise LocalProtocolError(f"topic of {len(topic)} bytes, at most {topic_bytes_max} fit")
@@ -391,7 +453,7 @@ def _pack_tail(magic: int, topic: bytes, properties: bytes) -> bytes:
             f"properties of {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit"
         )
     topic_length = len(topic).to_bytes(_TOPIC_LENGTH_BYTES[magic], "big")
-    return b"".join((topic_length, topic, len(properties).to_bytes(2, "big"), properties))
+    return topic_length, topic, len(properties).to_bytes(2, "big"), properties
 
 
 def _property_crc(crc: int) -> bytes:
@@ -406,12 +468,14 @@ def _require_room(view: memoryview, position: int, size: int) -> None:
 
 
 def _require_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> None:
-    born_bytes = HOST_V6_BYTES if sys_flag & BORN_HOST_V6 else HOST_V4_BYTES
-    store_bytes = HOST_V6_BYTES if sys_flag & STORE_HOST_V6 else HOST_V4_BYTES
-    if len(born_host) != born_bytes or len(store_host) != store_bytes:
+    if (len(born_host), len(store_host)) != _HOSTS_BYTES[sys_flag >> 4 & 3]:
         raise LocalProtocolError(
             f"hosts of {len(born_host)} and {len(store_host)} bytes with sysFlag {sys_flag:#x}"
         )
+
+
+def _does_not_fit(error: struct.error) -> LocalProtocolError:
+    return LocalProtocolError(f"a value does not fit into its field: {error}")
 
 
 def _too_short(present: int, needed: int) -> RemoteProtocolError:

@@ -5,7 +5,7 @@ broker's own. That case is one pass over the text; for the others ``Asks`` says 
 """
 
 import enum
-from typing import NamedTuple
+from typing import TypeAlias
 
 from cometmq.codec.properties import NAME_END, TRANSIENT_PREFIX, VALUE_END, Property
 
@@ -24,15 +24,14 @@ class Asks(enum.IntFlag):
     """The text has no UTF-8 form."""
 
 
-class Sent(NamedTuple):
-    """``asks`` as a plain number, the unique key if there is one, and the bytes to store."""
+Sent: TypeAlias = tuple[int, str | None, bytes]
+"""``asks`` as a plain number, the unique key if there is one, and the bytes to store."""
 
-    asks: int
-    unique_key: str | None
-    stored: bytes
-
-
-_NAMES = {
+_UNIQUE_KEY = -1
+_WAIT = -2
+_MEANINGS = {
+    Property.UNIQ_KEY: _UNIQUE_KEY,
+    Property.WAIT: _WAIT,
     Property.DELAY: int(Asks.DELAY),
     Property.TIMER_DELAY_SEC: int(Asks.TIMER),
     Property.TIMER_DELAY_MS: int(Asks.TIMER),
@@ -43,6 +42,10 @@ _NAMES = {
     Property.CLUSTER: int(Asks.REWRITE),
     Property.POP_CK: int(Asks.REWRITE),
 }
+"""The names to look at, and what they ask for whatever their value."""
+
+_NO_WAIT = int(Asks.NO_WAIT)  # plain numbers: operators of a Flag take a microsecond each
+_REWRITE = int(Asks.REWRITE)
 
 
 def read(text: str, addition: bytes) -> Sent:
@@ -51,18 +54,25 @@ def read(text: str, addition: bytes) -> Sent:
     unique_key = None
     for item in text.split(VALUE_END):
         name, _, value = item.partition(NAME_END)
-        if not name or not value:
+        meaning = _MEANINGS.get(name, 0)
+        if not meaning or not value:
             continue
-        asks |= _NAMES.get(name, 0)
-        if name == Property.UNIQ_KEY:
+        if meaning == _UNIQUE_KEY:
             unique_key = value
-        elif name == Property.WAIT and value.lower() != "true":
-            asks |= Asks.NO_WAIT
-        elif name.startswith(TRANSIENT_PREFIX):
-            asks |= Asks.REWRITE
+        elif meaning != _WAIT:
+            asks |= meaning
+        elif value != "true" and value.lower() != "true":
+            asks |= _NO_WAIT
+    if TRANSIENT_PREFIX in text and _has_transient(text):
+        asks |= _REWRITE
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        return Sent(asks | Asks.NOT_TEXT, unique_key, b"")
+        return asks | int(Asks.NOT_TEXT), unique_key, b""
     separator = b"" if not data or text.endswith(VALUE_END) else b"\x02"
-    return Sent(int(asks), unique_key, data + separator + addition)
+    return asks, unique_key, data + separator + addition
+
+
+def _has_transient(text: str) -> bool:
+    items = (item.partition(NAME_END) for item in text.split(VALUE_END))
+    return any(name.startswith(TRANSIENT_PREFIX) and value for name, _, value in items)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 UNQUEUED = 0x4
 """Bit of the sys flag of prepared and rolled-back messages, which have no place in their queue."""
 _ROLLBACK = 0xC
+_WINDOW_BYTES = 1 << 16
+"""How much of the log is looked at as bytes at a time: slices of a view are slow to make."""
 
 
 class QueueTail:
@@ -136,12 +138,13 @@ class LogTail:
         the limits or for the file, something in it is wrong, or the file wants attention.
         """
         body, properties, sys_flag = message.body, message.properties, message.sys_flag
-        topic = queue.topic_bytes
-        size = _record_bytes(len(body), len(topic), len(properties), sys_flag)
+        topic, position, target = queue.topic_bytes, self.position, self.target
+        magic = record.MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX else record.MAGIC_V2
+        size = record.record_bytes(len(body), len(topic), len(properties), sys_flag, magic)
         if (
-            self.target is None
-            or self.position >= self.attention
-            or self.position + size > self.room_end
+            target is None
+            or position >= self.attention
+            or position + size > self.room_end
             or size > self.record_bytes_max
             or len(body) > self.body_bytes_max
             or len(properties) > PROPERTIES_BYTES_MAX
@@ -149,13 +152,15 @@ class LogTail:
             return None
         now_ms = self.now_ns() // 1_000_000
         queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
-        physical_offset = self.base + self.position
+        physical_offset = self.base + position
         try:
-            record.encode_into(
-                self.target,
-                self.position,
+            # Assigned in one piece, after everything that can go wrong.
+            target[position : position + size] = record.assemble(
+                size,
+                magic,
                 topic,
                 body,
+                len(body),
                 properties,
                 message.queue_id,
                 queue_offset,
@@ -173,11 +178,11 @@ class LogTail:
             return None
         if not sys_flag & UNQUEUED:
             queue.next_offset = queue_offset + 1
-        self.position += size
+        self.position = position + size
         # In this order: a time that another thread sees belongs to a record before the end.
-        self.end = physical_offset + size
+        self.end = end = physical_offset + size
         self.timestamp = now_ms
-        return self.make_result(self.ok, physical_offset, self.end, queue_offset, now_ms)
+        return self.make_result(self.ok, physical_offset, end, queue_offset, now_ms)
 
 
 class IndexTail:
@@ -213,13 +218,14 @@ class IndexTail:
         is_wanted = physical_offset > self.newest_offset and sys_flag & _ROLLBACK != _ROLLBACK
         if not hashes or not is_wanted:
             return True
-        if self.number + len(hashes) > self.end:
+        number = self.number
+        if number + len(hashes) > self.end:
             return False
         seconds = index_entry.seconds_since(self.begin_timestamp, stored)
         self.empty += index_entry.put_entries(
-            self.data, self.slots, self.number, hashes, physical_offset, seconds
+            self.data, self.slots, number, hashes, physical_offset, seconds
         )
-        self.number += len(hashes)
+        self.number = number + len(hashes)
         self.newest_offset, self.timestamp = physical_offset, stored
         return True
 
@@ -244,25 +250,39 @@ def dispatch(
     """
     timestamp = 0
     count = 0
-    while count < limit:
-        walk = digest.walk(data, begin, end, base, 1, False)
-        if not walk.digests:
-            break
-        found = walk.digests[0]
-        topic, queue_id, queue_offset, physical_offset, size, sys_flag, stored, tags_code, _ = found
-        queue = None
-        if not sys_flag & UNQUEUED:
-            queue = queues.get(topic, {}).get(queue_id)
-            if queue is None or not _is_next(queue, queue_offset, physical_offset):
+    usual_digest = digest.usual_digest
+    with memoryview(data) as view:
+        window, window_begin, window_end = b"", begin, begin
+        while count < limit and begin < end:
+            if window_end < min(end, begin + _WINDOW_BYTES // 2):
+                window_begin, window_end = begin, min(end, begin + _WINDOW_BYTES)
+                window = bytes(view[begin:window_end])
+            found = usual_digest(window, begin - window_begin, base + window_begin)
+            found = found or _digest_at(view, begin, end, base)
+            if found is None:
                 break
-        if index is not None and not index.put(found):
-            break
-        if queue is not None:
-            _enter(queue, queue_offset, physical_offset, size, tags_code, touched)
-        begin = walk.position
-        timestamp = stored
-        count += 1
+            topic, queue_id, queue_offset, physical_offset, size, sys_flag, stored, code, _ = found
+            queue = None
+            if not sys_flag & UNQUEUED:
+                queue = queues.get(topic, {}).get(queue_id)
+                if queue is None or not _is_next(queue, queue_offset, physical_offset):
+                    break
+            if index is not None and not index.put(found):
+                break
+            if queue is not None:
+                _enter(queue, physical_offset, size, code)
+                if not queue.is_touched:
+                    queue.is_touched = True
+                    touched.append(queue)
+            begin += size
+            timestamp = stored
+            count += 1
     return begin, count, timestamp
+
+
+def _digest_at(data: memoryview, begin: int, end: int, base: int) -> digest.Digest | None:
+    digests = digest.walk(data, begin, end, base, 1, False).digests
+    return digests[0] if digests else None
 
 
 def _is_next(queue: QueueTail, queue_offset: int, physical_offset: int) -> bool:
@@ -275,26 +295,12 @@ def _is_next(queue: QueueTail, queue_offset: int, physical_offset: int) -> bool:
     )
 
 
-def _enter(
-    queue: QueueTail,
-    queue_offset: int,
-    physical_offset: int,
-    size: int,
-    tags_code: int,
-    touched: list[QueueTail],
-) -> None:
+def _enter(queue: QueueTail, physical_offset: int, size: int, tags_code: int) -> None:
     assert queue.buffer is not None
-    position = queue_offset * ENTRY_BYTES - queue.buffer_begin
-    queue_entry.pack_into(queue.buffer, position, physical_offset, size, tags_code)
+    position = queue.max_offset * ENTRY_BYTES - queue.buffer_begin
+    queue_entry.LAYOUT.pack_into(queue.buffer, position, physical_offset, size, tags_code)
     queue.max_physical = physical_offset + size
-    queue.max_offset = queue_offset + 1
-    queue.next_offset = max(queue.next_offset, queue.max_offset)
+    queue.max_offset += 1
+    if queue.next_offset < queue.max_offset:
+        queue.next_offset = queue.max_offset
     queue.is_hot = True
-    if not queue.is_touched:
-        queue.is_touched = True
-        touched.append(queue)
-
-
-def _record_bytes(body: int, topic: int, properties: int, sys_flag: int) -> int:
-    magic = record.MAGIC_V1 if topic <= TOPIC_BYTES_MAX else record.MAGIC_V2
-    return record.record_bytes(body, topic, properties, sys_flag, magic)

@@ -110,6 +110,11 @@ class Channel(Link):
             head = core.encode_head(request.serialization, 0, request.opaque, 1, None, header, 0)
             self._outbox.put(head)
 
+    def answer_with(self, frames: list[bytes]) -> None:
+        """Send answers that were written already, each a whole frame."""
+        if self._is_usable:
+            self._outbox.put_all(frames)
+
     def reply_parts(
         self,
         request: Command,

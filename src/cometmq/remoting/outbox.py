@@ -65,12 +65,12 @@ class Outbox:
         self._parts.append(head)
         if body_bytes:
             self._parts += filter(None, body)
-        self._gathered_bytes += len(head) + body_bytes
-        if self._gathered_bytes >= _GATHERED_BYTES_MAX:
-            self.flush()
-        elif not (self.is_held or self._is_planned):
-            self._is_planned = True
-            self._loop.call_soon(self._flush_as_planned)
+        self._gathered(len(head) + body_bytes)
+
+    def put_all(self, frames: list[bytes]) -> None:
+        """Send whole frames, soon."""
+        self._parts += frames
+        self._gathered(sum(map(len, frames)))
 
     def flush(self) -> None:
         """Write what has gathered."""
@@ -99,6 +99,14 @@ class Outbox:
         """Forget what has gathered."""
         self._parts.clear()
         self._gathered_bytes = 0
+
+    def _gathered(self, size: int) -> None:
+        self._gathered_bytes += size
+        if self._gathered_bytes >= _GATHERED_BYTES_MAX:
+            self.flush()
+        elif not (self.is_held or self._is_planned):
+            self._is_planned = True
+            self._loop.call_soon(self._flush_as_planned)
 
     def _flush_as_planned(self) -> None:
         self._is_planned = False

@@ -69,12 +69,12 @@ class CommitLog:
             settings.message_bytes_max + RECORD_OVERHEAD_BYTES_MAX, files.size - BLANK_BYTES_MIN
         )
         # Where the next record goes, which is also where the log ends.
-        self._tail = core.LogTail(
+        self.tail = core.LogTail(
             settings.message_bytes_max, record_bytes_max, _now_ns(clock), PutResult, _PUT_OK
         )
-        self._tail.end = marks.appended
-        marks.follow(self._tail, has_pool=pool is not None)
-        self._has_record_crc = settings.is_record_crc_appended
+        self.tail.end = marks.appended
+        marks.follow(self.tail, has_pool=pool is not None)
+        self.has_record_crc = settings.is_record_crc_appended
         # The same of a record that is on disk.
         self.flushed_timestamp = 0
         # The file appended to.
@@ -91,18 +91,18 @@ class CommitLog:
 
     def append(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store one message at the end of the log and give it the queue's next offset."""
-        if self._has_record_crc:
+        if self.has_record_crc:
             return self._append_slowly(message, queue)
         try:
-            result: PutResult | None = self._tail.append(message, queue)
+            result: PutResult | None = self.tail.append(message, queue)
         except (OverflowError, TypeError) as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
         return result or self._append_slowly(message, queue)
 
     def _append_slowly(self, message: NewMessage, queue: ConsumeQueue) -> PutResult:
         """Store a message for which something must be done first, or say why it cannot be."""
-        tail = self._tail
-        if self._has_record_crc:
+        tail = self.tail
+        if self.has_record_crc:
             message = msgspec.structs.replace(
                 message, properties=record.reserve_property_crc(message.properties)
             )
@@ -115,7 +115,7 @@ class CommitLog:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
         if result is None:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=_WRONG_HOSTS)
-        if self._has_record_crc:
+        if self.has_record_crc:
             assert tail.target is not None
             record.append_property_crc(tail.target, result.physical_offset - tail.base)
         return result
@@ -127,13 +127,13 @@ class CommitLog:
         problem = _batch_problem(batch)
         if problem:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=problem)
-        if len(batch.body) > self._tail.body_bytes_max:
+        if len(batch.body) > self.tail.body_bytes_max:
             return self._refuse(body, b"", 0)
         try:
-            if self._has_record_crc:
+            if self.has_record_crc:
                 body = _with_room_for_crc(body)
             size, count = core.measure_batch(
-                body, len(topic), batch.sys_flag, self._tail.record_bytes_max
+                body, len(topic), batch.sys_flag, self.tail.record_bytes_max
             )
         except ProtocolError as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
@@ -143,7 +143,7 @@ class CommitLog:
             return PutResult(
                 PutStatus.MESSAGE_ILLEGAL, reason=f"batch of {size} bytes does not fit one log file"
             )
-        tail = self._tail
+        tail = self.tail
         if tail.position + size > tail.room_end:
             failure = self._roll()
             if failure is not None:
@@ -170,7 +170,7 @@ class CommitLog:
             )
         except (LocalProtocolError, OverflowError) as error:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
-        if self._has_record_crc:
+        if self.has_record_crc:
             for offset in offsets:
                 record.append_property_crc(target, offset - tail.base)
         queue.next_offset = queue_offset + count
@@ -190,7 +190,7 @@ class CommitLog:
             self._begin_at(offset)
         elif offset != end:
             raise OffsetOutOfRange(self._name, offset, self.begin, end)
-        tail = self._tail
+        tail = self.tail
         with memoryview(data).cast("B") as rest:
             written = 0
             while written < rest.nbytes:
@@ -209,11 +209,11 @@ class CommitLog:
     @property
     def last_timestamp(self) -> int:
         """Store time of the last record."""
-        return self._tail.timestamp
+        return self.tail.timestamp
 
     @last_timestamp.setter
     def last_timestamp(self, timestamp: int) -> None:
-        self._tail.timestamp = timestamp
+        self.tail.timestamp = timestamp
 
     @property
     def begin(self) -> int:
@@ -296,7 +296,7 @@ class CommitLog:
 
         Runs on the flusher's thread. The time is read before the end: it is never ahead of it.
         """
-        timestamp = self._tail.timestamp
+        timestamp = self.tail.timestamp
         end = self._marks.committed
         for file in self.files.between(self._marks.flushed, end):
             file.sync()
@@ -305,7 +305,7 @@ class CommitLog:
 
     def close(self) -> None:
         self._allocator.close()
-        self._tail.target = None
+        self.tail.target = None
         self._active = None
         for file in self.files:
             if file.buffer is not None and self._pool is not None:
@@ -327,7 +327,7 @@ class CommitLog:
 
     def _make_room(self, message: NewMessage, queue: ConsumeQueue) -> PutResult | None:
         """See to it that a message fits that did not; a result only if it cannot, or not now."""
-        tail = self._tail
+        tail = self.tail
         body, properties, topic = message.body, message.properties, queue.topic_bytes
         magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX else MAGIC_V2
         size = record.record_bytes(len(body), len(topic), len(properties), message.sys_flag, magic)
@@ -352,7 +352,7 @@ class CommitLog:
             if self._pool.available == 0:
                 reason = "every buffer of the transient pool waits to be written to the log"
                 return PutResult(PutStatus.TRANSIENT_POOL_EMPTY, reason=reason)
-        tail = self._tail
+        tail = self.tail
         begin = self._marks.appended if self._active is None else self._active.end
         try:
             file = self._allocator.take(begin)
@@ -379,7 +379,7 @@ class CommitLog:
 
     def _begin_at(self, offset: int) -> None:
         marks = self._marks
-        self._tail.end = offset
+        self.tail.end = offset
         marks.move_committed(offset)
         marks.flushed = marks.dispatched = offset
 
@@ -389,7 +389,7 @@ class CommitLog:
             assert file.buffer is not None, "asked for before"
             file.buffer[:position] = file.mapping[:position]
         self._active = file
-        tail = self._tail
+        tail = self.tail
         tail.target = file.mapping if file.buffer is None else file.buffer
         tail.base = file.begin
         tail.position = position
@@ -397,7 +397,7 @@ class CommitLog:
         tail.attention = position
 
     def _move(self, position: int) -> None:
-        tail = self._tail
+        tail = self.tail
         tail.position = position
         if position >= tail.attention:
             self._look_ahead()
@@ -405,7 +405,7 @@ class CommitLog:
 
     def _look_ahead(self) -> None:
         """Ask for pages ahead of the writer and, in the second half, for the next file."""
-        file, position = self._active, self._tail.position
+        file, position = self._active, self.tail.position
         assert file is not None
         if self._pool is None and position < file.size:
             self._allocator.populate(file, position + self._allocator.ahead_bytes)
@@ -415,16 +415,16 @@ class CommitLog:
         if position < file.size // 2:
             attention = min(attention, file.size // 2)
         # A file that was filled up is looked at no more.
-        self._tail.attention = max(attention, position + 1)
+        self.tail.attention = max(attention, position + 1)
 
     def _refuse(self, body: bytes | memoryview, properties: bytes, size: int) -> PutResult:
         if len(properties) > PROPERTIES_BYTES_MAX:
             reason = f"properties of {len(properties)} bytes, the most is {PROPERTIES_BYTES_MAX}"
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=reason)
-        if len(body) > self._tail.body_bytes_max:
-            reason = f"body of {len(body)} bytes, the most is {self._tail.body_bytes_max}"
+        if len(body) > self.tail.body_bytes_max:
+            reason = f"body of {len(body)} bytes, the most is {self.tail.body_bytes_max}"
         else:
-            reason = f"record of {size} bytes, the most is {self._tail.record_bytes_max}"
+            reason = f"record of {size} bytes, the most is {self.tail.record_bytes_max}"
         return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
 
 

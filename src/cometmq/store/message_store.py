@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import msgspec
 
 from cometmq.clock import SystemClock
+from cometmq.codec import core
 from cometmq.codec.message_id import decode_offset_id
 from cometmq.errors import StoreError, StoreLocked
 from cometmq.logs import get_logger
@@ -23,12 +24,15 @@ from cometmq.store.retention import DiskState, DiskWatch, LogFileFacts, Place, R
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from _typeshed import ReadableBuffer
 
     from cometmq.clock import Clock
+    from cometmq.codec.command import Command
+    from cometmq.codec.headers.send import SendMessage
+    from cometmq.codec.sends import Answer, SendTopic
     from cometmq.store.consume_queue import ConsumeQueue
     from cometmq.store.files import Files
     from cometmq.store.retention import MayDelete
@@ -199,6 +203,48 @@ class MessageStore:
         if self._is_sync:
             self._flusher.request()
         return result
+
+    def send_tail(
+        self,
+        topics: dict[str, SendTopic],
+        *,
+        addition: bytes,
+        store_host: bytes,
+        id_prefix: str,
+        answer: Answer,
+    ) -> core.SendTail:
+        """What takes plain sends for this store, see ``codec.sends``; used by ``take_sends``."""
+        return core.SendTail(
+            self._log.tail,
+            self._queues.tails,
+            topics,
+            addition,
+            store_host,
+            id_prefix,
+            core.read,
+            answer,
+        )
+
+    def take_sends(
+        self,
+        tail: core.SendTail,
+        commands: Sequence[Command],
+        begin: int,
+        header_type: type[SendMessage],
+        born_host: bytes,
+        host_flags: int,
+        heads: list[bytes],
+    ) -> int:
+        """Store sends from ``commands[begin]`` on, as ``SendTail.take`` does; where it ended.
+
+        For many messages at once what ``put`` is for one. Nobody may wait for the disk.
+        """
+        if self._refusal or self._log.has_record_crc:
+            return begin
+        end = tail.take(commands, begin, header_type, born_host, host_flags, heads)
+        if end > begin and not self._is_dispatch_scheduled:
+            self._schedule_dispatch()
+        return end
 
     def wait_flushed(self, result: PutResult, timeout_ms: int | None = None) -> PutResult:
         """Block until a stored message is on disk; FLUSH_DISK_TIMEOUT when it is not in time.

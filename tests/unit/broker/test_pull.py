@@ -218,12 +218,14 @@ class TestHeld:
         assert path.later() == []
         assert path.pulls.held.count == 0
 
-    def test_when_the_broker_stops_all_are_answered(self, path: DataPath) -> None:
+    def test_when_the_broker_stops_all_are_told_so(self, path: DataPath) -> None:
+        """Not that there is nothing: they would ask again at once and wait in vain."""
         path.pull()
 
-        path.pulls.held.close()
+        path.pulls.close()
 
-        assert [reply.code for reply in path.later()] == [ResponseCode.PULL_NOT_FOUND]
+        assert [reply.code for reply in path.later()] == [ResponseCode.SYSTEM_BUSY]
+        assert path.pulls.held.count == 0
 
     def test_there_are_only_so_many(self, tmp_path: Path) -> None:
         with DataPath(tmp_path, held_pulls_max=2) as path:

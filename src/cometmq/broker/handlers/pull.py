@@ -118,6 +118,15 @@ class PullHandlers:
         if self.held.count:
             self.held.on_arrival((queue.topic, queue.queue_id) for queue in queues)
 
+    def close(self) -> None:
+        """The broker stops: pulls that wait are told so.
+
+        Were they told that there is nothing, clients would pull again at once, on a connection that
+        is about to end, and wait for that answer until they give up.
+        """
+        answer = Answer(ResponseCode.SYSTEM_BUSY, remark="the broker is stopping")
+        self.held.close(lambda pull: pull.channel.reply(pull.command, answer))
+
     # --- the inside
 
     def _pull(self, channel: Channel, command: Command) -> None:

@@ -1,36 +1,28 @@
 """Taking messages: single ones and batches, all those of one read at once.
 
-Theory of operation. Nearly every send is of one kind: a known topic that anybody may send to, one
-message, nothing asked for but to be stored. ``send`` carries these out by itself, in a few lines
-that are run for every message; whatever is different is prepared elsewhere (``send_plans``) and
-then takes the same way. A message is in the log when its answer is written; whoever wants to know
-it on disk is answered when the flusher has got there, all messages of one read together.
+Theory of operation. Nearly every send is plain: a known topic that anybody may send to, one
+message, nothing asked for but to be stored. The store takes these by itself, as many as follow each
+other (``codec.sends``); whatever is different is looked at closely (``send_plans``) and stored one
+by one. A message is in the log when its answer is written; whoever wants to know it on disk is
+answered when the flusher has got there, all messages of one read together.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cometmq.broker.send_plans import illegal
 from cometmq.codec import core
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.send import SendMessage, SendMessageResponse, SendMessageV2
-from cometmq.codec.sent_properties import Asks
-from cometmq.codec.sysflag import (
-    BORN_HOST_V6,
-    INNER_BATCH,
-    NEED_UNWRAP,
-    STORE_HOST_V6,
-    TRANSACTION_MASK,
-)
 from cometmq.remoting.routes import Answer, failure
-from cometmq.store.results import NewMessage, PutStatus
+from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cometmq.broker.durability import Durability
-    from cometmq.broker.send_plans import SendPlan, SendPlans
+    from cometmq.broker.send_plans import SendPlans
     from cometmq.codec.command import Command
     from cometmq.remoting.channel import Channel
     from cometmq.remoting.routes import Routes
@@ -38,12 +30,6 @@ if TYPE_CHECKING:
     from cometmq.store.results import PutResult
 
     Stored = tuple[Command, SendMessageResponse]
-
-SYSTEM_FLAGS: Final = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP | INNER_BATCH
-"""Bits of ``sysFlag`` that are the broker's to set; a send that has one is looked at closely."""
-
-_OK = PutStatus.PUT_OK
-_ASKS_MORE = ~int(Asks.NO_WAIT)
 
 
 class SendHandlers:
@@ -64,6 +50,16 @@ class SendHandlers:
         self._durability = durability
         self._region = region
         self._trace_on = "true" if is_traced else "false"
+        # Takes plain sends; not when somebody waits for the disk.
+        self._tail = None
+        if durability is None:
+            self._tail = store.send_tail(
+                plans.plain_topics,
+                addition=plans.addition,
+                store_host=plans.store_host,
+                id_prefix=plans.id_prefix,
+                answer=self._written,
+            )
         # Messages taken since the start.
         self.count = 0
 
@@ -83,78 +79,76 @@ class SendHandlers:
     def _send(
         self, channel: Channel, commands: Sequence[Command], header_type: type[SendMessage]
     ) -> None:
-        plans, durability = self._plans, self._durability
-        plain_topics, addition = plans.plain_topics, plans.addition
-        store_host, id_prefix = plans.store_host, plans.id_prefix
-        region, trace_on = self._region, self._trace_on
-        read, read_properties, put = core.read, core.read_sent_properties, self._store.put
-        succeed = channel.succeed
-        born_host, host_flags = plans.born_host(channel)
+        born_host, host_flags = self._plans.born_host(channel)
+        count = len(commands)
         waiting: list[Stored] = []
-        end = 0
-        for command in commands:
-            try:
-                header = read(command, header_type)
-                queue_id, sys_flag, body = header.queue_id, header.sys_flag, command.body
-                asks, key, properties = read_properties(header.properties or "", addition)
-                topic = plain_topics.get(header.topic)
-                if durability is not None and durability.is_full and not asks & Asks.NO_WAIT:
-                    channel.reply(command, _too_many(durability))
-                    continue
-                if (
-                    topic is not None
-                    and 0 <= queue_id < topic.queue_count
-                    and not (asks & _ASKS_MORE or sys_flag & SYSTEM_FLAGS or header.batch)
-                    and key is not None
-                    and 0 < len(body) <= plans.body_bytes_max
-                ):
-                    topic.put_count += 1
-                    result = put(
-                        NewMessage(
-                            header.topic,
-                            queue_id,
-                            body,
-                            properties,
-                            header.born_timestamp,
-                            born_host,
-                            store_host,
-                            header.flag,
-                            sys_flag | host_flags,
-                            header.reconsume_times or 0,
-                        )
-                    )
-                    ids = f"{id_prefix}{result.physical_offset:016X}"
-                else:
-                    plan = plans.prepare(channel, command, header)
-                    key, queue_id = plan.unique_key, plan.queue_id
-                    result = self._put_planned(plan)
-                    ids = plans.ids(result)
-                if result.status is not _OK:
-                    channel.reply(command, refusal(result, plans.body_bytes_max))
-                    continue
-                answer = SendMessageResponse(
-                    ids, queue_id, result.queue_offset, key, region, trace_on
+        position = 0
+        while position < count:
+            if self._tail is not None:
+                heads: list[bytes] = []
+                position = self._store.take_sends(
+                    self._tail, commands, position, header_type, born_host, host_flags, heads
                 )
-                if durability is None or asks & Asks.NO_WAIT:
-                    succeed(command, answer)
-                else:
-                    command.body = b""
-                    waiting.append((command, answer))
-                    end = result.end
+                if heads:
+                    channel.answer_with(heads)
+                if position == count:
+                    break
+            try:
+                self._send_one(channel, commands[position], header_type, waiting)
             except Exception as error:
-                channel.reply(command, failure(command, error))
-        self.count += len(commands)
-        if waiting and durability is not None:
-            durability.after(
+                channel.reply(commands[position], failure(commands[position], error))
+            position += 1
+        self.count += count
+        if waiting and self._durability is not None:
+            end = self._store.log_end
+            self._durability.after(
                 end, len(waiting), lambda is_safe: _answer_all(channel, waiting, is_safe=is_safe)
             )
 
-    def _put_planned(self, plan: SendPlan) -> PutResult:
+    def _send_one(
+        self,
+        channel: Channel,
+        command: Command,
+        header_type: type[SendMessage],
+        waiting: list[Stored],
+    ) -> None:
+        """Take one send of whatever kind; if its sender waits for the disk, it is in ``waiting``.
+
+        Raises BrokerError with the refusal.
+        """
+        plans, durability = self._plans, self._durability
+        plan = plans.prepare(channel, command, core.read(command, header_type))
+        if durability is not None and plan.is_waiting and durability.is_full:
+            channel.reply(command, _too_many(durability))
+            return
         put = self._store.put_batch if plan.is_batch else self._store.put
         result = put(plan.message)
-        if result.status is _OK:
-            plan.topic.put_count += len(result.offsets) or 1
-        return result
+        if result.status is not PutStatus.PUT_OK:
+            channel.reply(command, refusal(result, plans.body_bytes_max))
+            return
+        plan.topic.put_count += len(result.offsets) or 1
+        answer = SendMessageResponse(
+            plans.ids(result),
+            plan.queue_id,
+            result.queue_offset,
+            plan.unique_key,
+            self._region,
+            self._trace_on,
+        )
+        if durability is None or not plan.is_waiting:
+            channel.succeed(command, answer)
+        else:
+            command.body = b""
+            waiting.append((command, answer))
+
+    def _written(
+        self, form: int, opaque: int, message_id: str, queue_id: int, offset: int, key: str
+    ) -> bytes:
+        """The frame of an answer."""
+        answer = SendMessageResponse(
+            message_id, queue_id, offset, key, self._region, self._trace_on
+        )
+        return core.encode_head(form, ResponseCode.SUCCESS, opaque, 1, None, answer, 0)
 
 
 def refusal(result: PutResult, body_bytes_max: int) -> Answer:

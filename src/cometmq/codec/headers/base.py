@@ -46,6 +46,9 @@ _SHOWN_CHARACTERS_MAX = 40
 _SMALL_INTEGERS = {str(number): number for number in range(1024)}
 _DIGITS_MAX = 40
 
+_Read = Callable[[str], Any]
+_astuple = msgspec.structs.astuple
+
 
 class Header(msgspec.Struct, gc=False, forbid_unknown_fields=False, rename="camel"):
     """Ext fields of one kind of request or answer, typed.
@@ -70,7 +73,7 @@ class Header(msgspec.Struct, gc=False, forbid_unknown_fields=False, rename="came
         get = ext.get
         values: list[Any] = []
         for field in fields(cls):
-            # Unpacked because this is the plain core's hot path: attribute access would double it.
+            # Unpacked because this is run for every request: attribute access would double it.
             _, wire_name, is_required, is_absent_when_empty, kind, read, _, _ = field
             text = get(wire_name)
             if text is None or (is_absent_when_empty and not text):
@@ -171,6 +174,84 @@ def fields(header: type[Header]) -> tuple[Field, ...]:
     return tuple(_field(info) for info in msgspec.structs.fields(header))
 
 
+class TextForm(NamedTuple):
+    """A header class as the texts that travel: the short ways of the plain core, made once.
+
+    ``make`` is a struct with the same fields, all of them text, whose JSON is the ext fields.
+    ``converted`` are the fields that are no text: position, whether it is required, what its usual
+    texts stand for, the rules for all others, and the way back. ``required`` are the positions of
+    texts that must be there.
+    """
+
+    header: type[Header]
+    make: type[msgspec.Struct]
+    decode: Callable[[bytes], msgspec.Struct]
+    converted: tuple[tuple[int, bool, _Read, _Read, Callable[[Any], str]], ...]
+    required: tuple[int, ...]
+
+    def read_json(self, written: bytes) -> Header | None:
+        """The header in these ext fields; None when ``from_ext`` must decide, or say what is wrong.
+
+        Without a dictionary in between, and with most numbers looked up, this takes half as long.
+        """
+        try:
+            values = list(_astuple(self.decode(written)))
+            for position, is_required, find, read, _ in self.converted:
+                text = values[position]
+                if text:
+                    value = find(text)
+                    values[position] = read(text) if value is None else value
+                elif is_required or text is not None:
+                    return None
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        for position in self.required:
+            if values[position] is None:
+                return None
+        return self.header(*values)
+
+    def write(self, header: Header) -> msgspec.Struct | dict[str, str]:
+        """What JSON is made of: a struct of texts. Refuses what ``to_ext`` refuses."""
+        values = list(_astuple(header))
+        try:
+            for position, is_required, _, _, write in self.converted:
+                value = values[position]
+                if value is not None:
+                    values[position] = write(value)
+                elif is_required:
+                    return header.to_ext()
+        except ValueError:
+            return header.to_ext()
+        for position in self.required:
+            if values[position] is None:
+                return header.to_ext()
+        return self.make(*values)
+
+
+@functools.cache
+def text_form(header: type[Header]) -> TextForm:
+    """The text form of a header class."""
+    table = fields(header)
+    make = msgspec.defstruct(
+        f"{header.__name__}Texts",
+        [(field.attribute, str | None, None) for field in table],
+        rename={field.attribute: field.wire_name for field in table},
+        omit_defaults=True,
+        gc=False,
+    )
+    converted = tuple(
+        (position, field.is_required, _USUAL_TEXTS[field.kind].get, field.read, field.write)
+        for position, field in enumerate(table)
+        if field.kind is not _TEXT
+    )
+    required = tuple(
+        position
+        for position, field in enumerate(table)
+        if field.is_required and field.kind is _TEXT
+    )
+    return TextForm(header, make, msgspec.json.Decoder(make).decode, converted, required)
+
+
 def _field(info: msgspec.structs.FieldInfo) -> Field:
     choices = get_args(info.type)
     is_required = type(None) not in choices
@@ -216,7 +297,7 @@ def _integer_kind(kind: FieldKind, low: int, high: int, noun: str) -> _Kind:
         if small is not None:
             return small
         # int() alone would also take blanks, underscores, digits of other scripts, and megabytes.
-        digits = text[1:] if text[:1] in ("-", "+") else text
+        digits = text if text.isdigit() else text[1:] if text[:1] in ("-", "+") else ""
         if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
             raise ValueError("not a decimal number")
         value = int(text)
@@ -243,6 +324,15 @@ def _read_loose_boolean(text: str) -> bool:
 def _write_boolean(value: bool) -> str:
     return "true" if value else "false"
 
+
+_USUAL_TEXTS: dict[FieldKind, dict[str, Any]] = {
+    FieldKind.INT32: _SMALL_INTEGERS,
+    FieldKind.INT64: _SMALL_INTEGERS,
+    FieldKind.BOOL: {"true": True, "false": False},
+    FieldKind.LOOSE_BOOL: {"true": True, "false": False},
+    FieldKind.ENUM: {},
+}
+"""Looked up before the rules are asked: most numbers are small, and most flags are written so."""
 
 _KINDS: dict[Any, _Kind] = {
     str: _Kind(FieldKind.TEXT, str, str, "text"),

@@ -1,0 +1,216 @@
+"""Plain sends on the shortest way: from commands to records in the log and answers for the wire.
+
+Nearly every send is plain: one message for a queue that is known, in a topic without special rules,
+asking for nothing but to be stored. Those are taken here one after the other; the first that is not
+plain ends it, and the caller looks at it closely.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from cometmq.codec import sent_properties
+from cometmq.codec.sent_properties import Asks
+from cometmq.codec.sysflag import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    NEED_UNWRAP,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+)
+from cometmq.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cometmq.codec.command import Command
+    from cometmq.codec.headers.send import SendMessage
+    from cometmq.codec.tails import LogTail, QueueTail
+
+    ReadHeader = Callable[[Command, type[SendMessage]], SendMessage]
+    Answer = Callable[[int, int, str, int, int, str], bytes]
+
+SYSTEM_FLAGS: Final = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP | INNER_BATCH
+"""Bits of ``sysFlag`` that are the broker's to set; a send that has one is not plain."""
+
+KEY_CHARACTERS_MAX: Final = 1024
+"""Unique keys that are longer are not plain."""
+
+_PREFIX: Final = struct.Struct(">II")
+_PREFIX_BYTES: Final = 8
+_ASKS_MORE: Final = ~int(Asks.NO_WAIT)
+_NO_QUEUES: Final[Mapping[int, QueueTail]] = {}
+
+
+class SendTopic(Protocol):
+    """What has to be known about a topic without special rules."""
+
+    queue_count: int
+    """Queue ids below it may be sent to."""
+    put_count: int
+    """Messages taken."""
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message as ``LogTail.append`` takes it."""
+
+    queue_id: int
+    body: bytes
+    properties: bytes
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int = 0
+
+
+class SendTail:
+    """Takes sends for one log.
+
+    ``queues`` are the tails by topic and queue id, ``topics`` those without special rules; both are
+    looked at as they are at the time. ``addition`` is appended to every message's properties.
+    ``answer`` writes the frame of an answer from serialization, opaque, message id, queue id, queue
+    offset and unique key; ``id_prefix`` is how the ids of this broker's messages begin.
+    """
+
+    def __init__(
+        self,
+        tail: LogTail,
+        queues: Mapping[str, Mapping[int, QueueTail]],
+        topics: Mapping[str, SendTopic],
+        addition: bytes,
+        store_host: bytes,
+        id_prefix: str,
+        read: ReadHeader,
+        answer: Answer,
+    ) -> None:
+        self._tail = tail
+        self._queues = queues
+        self._topics = topics
+        self._addition = addition
+        self._store_host = store_host
+        self._id_prefix = id_prefix
+        self._read = read
+        self._answer = answer
+        self._json_answer = _json_answer(answer)
+
+    def take(
+        self,
+        commands: Sequence[Command],
+        begin: int,
+        header_type: type[SendMessage],
+        born_host: bytes,
+        host_flags: int,
+        heads: list[bytes],
+    ) -> int:
+        """Store sends from ``commands[begin]`` on; the position of the first that is not plain.
+
+        Their answers go to ``heads``, except for those that want none. ``host_flags`` say which of
+        the two hosts is IPv6.
+        """
+        read, topics, queues = self._read, self._topics, self._queues
+        read_properties, addition = sent_properties.read, self._addition
+        append, store_host, id_prefix = self._tail.append, self._store_host, self._id_prefix
+        write_json, write = self._json_answer, self._answer
+        for number in range(begin, len(commands)):
+            command = commands[number]
+            try:
+                header = read(command, header_type)
+            except ProtocolError:
+                return number
+            name, queue_id, sys_flag = header.topic, header.queue_id, header.sys_flag
+            topic = topics.get(name)
+            if topic is None or not 0 <= queue_id < topic.queue_count:
+                return number
+            if sys_flag & SYSTEM_FLAGS or header.batch or not command.body:
+                return number
+            asks, key, stored = read_properties(header.properties or "", addition)
+            queue = queues.get(name, _NO_QUEUES).get(queue_id)
+            if asks & _ASKS_MORE or queue is None or key is None or not is_quotable(key):
+                return number
+            message = Message(
+                queue_id,
+                command.body,
+                stored,
+                header.born_timestamp,
+                born_host,
+                store_host,
+                header.flag,
+                sys_flag | host_flags,
+                header.reconsume_times or 0,
+            )
+            result: Any = append(message, queue)
+            if result is None:
+                return number
+            topic.put_count += 1
+            if not command.flag & 2:
+                message_id = f"{id_prefix}{result.physical_offset:016X}"
+                facts = message_id, queue_id, result.queue_offset, key
+                if command.serialization == 0:
+                    heads.append(write_json(*facts, command.opaque))
+                else:
+                    heads.append(write(command.serialization, command.opaque, *facts))
+        return len(commands)
+
+
+def is_quotable(key: str) -> bool:
+    """Whether a unique key is short ASCII text that JSON shows as it is."""
+    is_short = len(key) <= KEY_CHARACTERS_MAX
+    return is_short and key.isascii() and key.isprintable() and '"' not in key and "\\" not in key
+
+
+class Piece(NamedTuple):
+    """Bytes of an answer that are always the same, and what follows them."""
+
+    literal: bytes
+    kind: int
+
+
+MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, OPAQUE, NOTHING = range(6)
+
+_SAMPLE_OPAQUE: Final = 1_333_777_111
+_SAMPLE_QUEUE: Final = 1_444_777_222
+_SAMPLE_OFFSET: Final = 2_555_777_333_444
+
+
+def pieces(answer: Answer, serialization: int) -> list[Piece]:
+    """Take an answer apart: what is written again and again, and where the facts go in between.
+
+    The compiled twin writes answers by putting facts between the pieces.
+    """
+    frame = answer(serialization, _SAMPLE_OPAQUE, "~id~", _SAMPLE_QUEUE, _SAMPLE_OFFSET, "~key~")
+    opaque = struct.pack(">i", _SAMPLE_OPAQUE) if serialization else b"%d" % _SAMPLE_OPAQUE
+    marks = {
+        MESSAGE_ID: b"~id~",
+        QUEUE_ID: b"%d" % _SAMPLE_QUEUE,
+        QUEUE_OFFSET: b"%d" % _SAMPLE_OFFSET,
+        UNIQUE_KEY: b"~key~",
+        OPAQUE: opaque,
+    }
+    places = sorted((frame.index(mark), kind, len(mark)) for kind, mark in marks.items())
+    found, position = [], 0
+    for place, kind, size in places:
+        found.append(Piece(frame[position:place], kind))
+        position = place + size
+    return [*found, Piece(frame[position:], NOTHING)]
+
+
+def _json_answer(answer: Answer) -> Callable[[str, int, int, str, int], bytes]:
+    """The same in JSON from message id, queue id, queue offset, key and opaque, but quicker."""
+    found = pieces(answer, 0)
+    kinds = [kind for _, kind in found]
+    assert kinds == [MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, OPAQUE, NOTHING], kinds
+    # Each form of a fact is ASCII, so that characters are bytes.
+    literals = [literal.decode("latin-1").replace("%", "%%") for literal, _ in found]
+    text = "%s".join([literals[0][_PREFIX_BYTES:], *literals[1:]])
+
+    def write(message_id: str, queue_id: int, offset: int, key: str, opaque: int) -> bytes:
+        head = (text % (message_id, queue_id, offset, key, opaque)).encode("latin-1")
+        return _PREFIX.pack(len(head) + 4, len(head)) + head
+
+    return write
