@@ -67,8 +67,8 @@ class BrokerGroup:
         return self.lowest_id > MASTER_ID
 
     def filter_servers(self) -> dict[str, list[str]]:
-        """Filter servers by broker address, of those that have any."""
-        members = self.members.values()
+        """Filter servers by broker address, of those that have any, in the order of their ids."""
+        members = [self.members[broker_id] for broker_id in sorted(self.members)]
         return {m.address: list(m.filter_servers) for m in members if m.filter_servers}
 
     def finish_pending(self) -> None:

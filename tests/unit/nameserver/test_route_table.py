@@ -49,6 +49,17 @@ class TestRoutes:
         assert route is not None
         assert list(route.broker_datas[0].broker_addrs) == [0, 1, 2]
 
+    def test_filter_servers_are_listed_in_the_order_of_broker_ids(self, table: RouteTable) -> None:
+        """Not as they came: an answer that is remembered must not differ from a new one."""
+        for broker_id, address in ((1, "s:1"), (0, "m:1")):
+            said = broker("broker-a", broker_id=broker_id, address=address, filter_servers=("f:1",))
+            table.register(said, NOW)
+
+        route = table.route("T")
+
+        assert route is not None
+        assert list(route.filter_server_table) == ["m:1", "s:1"]
+
     def test_filter_servers_are_listed_by_broker_address(self, table: RouteTable) -> None:
         table.register(broker("broker-a", filter_servers=("f:1", "f:2")), NOW)
         table.register(broker("broker-b"), NOW)
