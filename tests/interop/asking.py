@@ -23,7 +23,7 @@ from cometmq.model.route import TopicRoute
 from cometmq.model.topic import Permission
 from tests.interop import raw
 
-EVENT_TIMEOUT_S = 30.0
+EVENT_TIMEOUT_S = 60.0
 POLL_S = 0.05
 
 

@@ -66,7 +66,7 @@ class Servers:
         self.broker = self.start_again()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def feature_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates | None:
     """None where none can be made: then only the test of TLS has to do without."""
     if requirements.lack("openssl") is not None:
@@ -74,7 +74,7 @@ def feature_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificat
     return tls.make(tmp_path_factory.mktemp("feature-certificates"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def servers(
     cache: Cache,
     feature_certificates: Certificates | None,
@@ -113,7 +113,7 @@ def _servers(cache: Cache, folder: Path, namesrv: str, secured: Mapping[str, str
     return Servers(namesrv, apaches, lambda: start_apaches(apaches.settings))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def new_program(cache: Cache, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewProgram]:
     """``new_program("go")``: another program of that client, for the test's own ends."""
     with ExitStack() as stack:
@@ -128,7 +128,7 @@ def new_program(cache: Cache, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def program(new_program: NewProgram) -> Programs:
     """``program("go")``: the one program of that client that all tests share."""
     started: dict[str, FeatureProgram] = {}
