@@ -36,7 +36,7 @@ from cometmq.remoting.config import TlsMode
 from cometmq.remoting.health import HealthServer
 from cometmq.remoting.metrics import Registry
 from cometmq.remoting.routes import Routes
-from cometmq.remoting.running import Background
+from cometmq.remoting.running import Background, say_what_has_no_effect
 from cometmq.remoting.server import Server, is_loopback
 from cometmq.store import MessageStore
 from cometmq.store.config import FlushMode
@@ -125,7 +125,7 @@ class Broker:
         if config.health.port is not None:
             await self._health.start(config.health.address, config.health.port)
         self._is_serving = True
-        self._say_what_has_no_effect()
+        say_what_has_no_effect(self._config, _log)
         if config.tls.mode != TlsMode.ENFORCING and not is_loopback(network.bind_address):
             _log.warning(
                 "anyone who reaches port %d can send and read messages: neither TLS nor access"
@@ -176,13 +176,6 @@ class Broker:
             await asyncio.sleep(self._config.broker.client_scan_interval_ms / 1000)
             self.parts.clients.scan()
             self.parts.locks.drop_expired()
-
-    def _say_what_has_no_effect(self) -> None:
-        review = self._config.review()
-        for unknown in review.unknown:
-            _log.warning("%s", unknown)
-        if review.without_effect:
-            _log.info("settings without effect here: %s", ", ".join(sorted(review.without_effect)))
 
     def _add_gauges(self) -> None:
         prefix, parts, marks = "cometmq_broker", self.parts, self.parts.store.watermarks
@@ -235,8 +228,6 @@ class _Parts:
             self.store,
             self.plans,
             self.durability if is_sync else None,
-            region=settings.region_id,
-            is_traced=settings.trace_on,
         )
         self.pulls = PullHandlers(
             self.store,

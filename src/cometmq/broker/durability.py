@@ -80,7 +80,6 @@ class Durability:
         now = self._loop.time()
         while self._waits and self._waits[0].deadline <= now:
             self._end(self._waits[0], is_flushed=False)
-            self._forget_ended()
         if self._waits:
             self._alarm.set(self._waits[0].deadline, self._expire)
 

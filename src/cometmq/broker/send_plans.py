@@ -15,9 +15,10 @@ from cometmq.codec import core, record, sysflag
 from cometmq.codec import properties as message_properties
 from cometmq.codec.batch import looks_like_batch
 from cometmq.codec.codes import ResponseCode
-from cometmq.codec.message_id import UniqueIds
+from cometmq.codec.headers.send import SendMessageResponse
+from cometmq.codec.message_id import UniqueIds, encode_offset_id
 from cometmq.codec.properties import NAME_END, TRANSIENT_PREFIX, VALUE_END, Property
-from cometmq.codec.sent_properties import Asks
+from cometmq.codec.sent_properties import REWRITTEN, Asks
 from cometmq.errors import BrokerError
 from cometmq.model.limits import TOPIC_BYTES_MAX
 from cometmq.model.topic import RETRY_PREFIX, Permission, TopicFilterType
@@ -40,14 +41,6 @@ if TYPE_CHECKING:
     from cometmq.remoting.channel import Channel
     from cometmq.store.results import PutResult
 
-BROKER_FLAGS: Final = (
-    sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6 | sysflag.NEED_UNWRAP | sysflag.INNER_BATCH
-)
-"""Bits of ``sysFlag`` that only a broker sets: a record with a false one cannot be read."""
-
-_OURS: Final = (
-    Property.MSG_REGION, Property.TRACE_ON, Property.CLUSTER, Property.POP_CK
-)  # fmt: skip
 _BORN_HOST: Final = "born host"
 _TRAN_MSG: Final = Property.TRAN_MSG.encode()
 
@@ -94,11 +87,13 @@ class SendPlans:
         self.store_host = identity.store_host
         self.id_prefix = identity.message_id_prefix
         self._store_flags = _flag_of(identity.store_host, sysflag.STORE_HOST_V6)
+        self._region = settings.region_id
+        self._trace_on = "true" if settings.trace_on else "false"
         # What the broker adds to the properties of every message.
         self.addition = message_properties.encode(
             {
-                Property.MSG_REGION: settings.region_id,
-                Property.TRACE_ON: "true" if settings.trace_on else "false",
+                Property.MSG_REGION: self._region,
+                Property.TRACE_ON: self._trace_on,
                 Property.CLUSTER: settings.cluster_name,
             }
         ).encode()
@@ -118,7 +113,15 @@ class SendPlans:
     def ids(self, result: PutResult) -> str:
         """The message ids of what was stored, joined by commas."""
         offsets = result.offsets or (result.physical_offset,)
-        return ",".join(f"{self.id_prefix}{offset:016X}" for offset in offsets)
+        return ",".join(encode_offset_id(self.store_host, offset) for offset in offsets)
+
+    def answer(
+        self, message_ids: str, queue_id: int, queue_offset: int, unique_key: str | None
+    ) -> SendMessageResponse:
+        """What a producer is told about messages that were stored."""
+        return SendMessageResponse(
+            message_ids, queue_id, queue_offset, unique_key, self._region, self._trace_on
+        )
 
     def prepare(self, channel: Channel, command: Command, header: SendMessage) -> SendPlan:
         """Check a send and say what is to be stored; raises BrokerError with the refusal."""
@@ -133,7 +136,7 @@ class SendPlans:
                 ResponseCode.MESSAGE_ILLEGAL,
                 illegal(f"this body has {len(body)} bytes", self.body_bytes_max),
             )
-        sys_flag = header.sys_flag & ~BROKER_FLAGS
+        sys_flag = header.sys_flag & ~sysflag.BROKER_FLAGS
         if topic.config.topic_filter_type is TopicFilterType.MULTI_TAG:
             sys_flag |= sysflag.MULTI_TAGS
         born_host, host_flags = self.born_host(channel)
@@ -235,7 +238,6 @@ class SendPlans:
         return (
             not topic.name.startswith(RETRY_PREFIX)
             and topic.config.topic_filter_type is TopicFilterType.SINGLE_TAG
-            and self._clock.now_ms() >= self._settings.start_accept_send_request_ms
         )
 
     def _queue_id(self, channel: Channel, header: SendMessage, topic: Topic) -> int:
@@ -257,7 +259,7 @@ class SendPlans:
         key = None
         for item in text.split(VALUE_END):
             name, _, value = item.partition(NAME_END)
-            if not name or not value or name in _OURS or name.startswith(TRANSIENT_PREFIX):
+            if not name or not value or name in REWRITTEN or name.startswith(TRANSIENT_PREFIX):
                 continue
             items.append(item + VALUE_END)
             if name == Property.UNIQ_KEY:

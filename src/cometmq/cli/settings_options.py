@@ -35,6 +35,33 @@ def settings_options(
     return decorate
 
 
+def file_options(file_help: str) -> Callable[[Callable[..., Any]], Any]:
+    """Give a command ``-c FILE`` and ``-p``, as ``file`` and ``is_printing``."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        function = click.option(
+            "-p",
+            "--print-settings",
+            "is_printing",
+            is_flag=True,
+            help="Print all settings and exit.",
+        )(function)
+        path = click.Path(path_type=Path)
+        return click.option("-c", "--config", "file", type=path, metavar="FILE", help=file_help)(
+            function
+        )
+
+    return decorate
+
+
+def properties_of(path: Path | None, *, path_key: str) -> dict[str, str]:
+    """What a program's file sets; ``path_key`` is the setting that tells where the file is."""
+    given = dict(read_properties(path))
+    if path is not None:
+        given.setdefault(path_key, str(path.absolute()))
+    return given
+
+
 def read_properties(path: Path | None) -> Mapping[str, str]:
     """A file in RocketMQ's properties format; no path means no settings."""
     if path is None:

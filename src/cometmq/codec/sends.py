@@ -14,13 +14,7 @@ import msgspec
 
 from cometmq.codec import sent_properties
 from cometmq.codec.sent_properties import Asks
-from cometmq.codec.sysflag import (
-    BORN_HOST_V6,
-    INNER_BATCH,
-    NEED_UNWRAP,
-    STORE_HOST_V6,
-    TRANSACTION_MASK,
-)
+from cometmq.codec.sysflag import BROKER_FLAGS, TRANSACTION_MASK
 from cometmq.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -33,8 +27,8 @@ if TYPE_CHECKING:
     ReadHeader = Callable[[Command, type[SendMessage]], SendMessage]
     Answer = Callable[[int, int, str, int, int, str], bytes]
 
-SYSTEM_FLAGS: Final = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP | INNER_BATCH
-"""Bits of ``sysFlag`` that are the broker's to set; a send that has one is not plain."""
+SYSTEM_FLAGS: Final = TRANSACTION_MASK | BROKER_FLAGS
+"""A send that has one of these bits is not plain."""
 
 KEY_CHARACTERS_MAX: Final = 1024
 """Unique keys that are longer are not plain."""

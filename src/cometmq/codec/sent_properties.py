@@ -44,6 +44,9 @@ _MEANINGS = {
 }
 """The names to look at, and what they ask for whatever their value."""
 
+REWRITTEN = frozenset(name for name, meaning in _MEANINGS.items() if meaning == Asks.REWRITE)
+"""Names that are never stored as they came: the broker sets these itself or leaves them out."""
+
 _NO_WAIT = int(Asks.NO_WAIT)  # plain numbers: operators of a Flag take a microsecond each
 _REWRITE = int(Asks.REWRITE)
 

@@ -25,6 +25,8 @@ STORE_HOST_V6 = 0x20
 NEED_UNWRAP = 0x40
 INNER_BATCH = 0x80
 COMPRESSION_MASK = 0x700
+BROKER_FLAGS = BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP | INNER_BATCH
+"""Bits that only a broker sets: a record with a false one cannot be read."""
 
 
 class SysFlag(enum.IntFlag):

@@ -17,7 +17,7 @@ from cometmq.remoting.config import TlsMode
 from cometmq.remoting.health import HealthServer
 from cometmq.remoting.metrics import Registry
 from cometmq.remoting.routes import Routes
-from cometmq.remoting.running import Background
+from cometmq.remoting.running import Background, say_what_has_no_effect
 from cometmq.remoting.server import Server, is_loopback
 
 _log = logs.get_logger("cometmq.nameserver")
@@ -73,7 +73,7 @@ class NameServer:
         if self._config.health.port is not None:
             await self._health.start(self._config.health.address, self._config.health.port)
         self._is_serving = True
-        self._say_what_has_no_effect()
+        say_what_has_no_effect(self._config, _log)
         if self._config.tls.mode != TlsMode.ENFORCING and not is_loopback(network.bind_address):
             _log.warning(
                 "anyone who reaches port %d can change routes: neither TLS nor access control is"
@@ -113,13 +113,6 @@ class NameServer:
 
     def _current(self) -> NameServerSettings:
         return self._settings.nameserver
-
-    def _say_what_has_no_effect(self) -> None:
-        review = self._config.review()
-        for unknown in review.unknown:
-            _log.warning("%s", unknown)
-        if review.without_effect:
-            _log.info("settings without effect here: %s", ", ".join(sorted(review.without_effect)))
 
     def scan(self) -> None:
         """Drop the brokers that were silent too long; the clock calls it, and so do tests."""

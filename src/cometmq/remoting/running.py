@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import logging
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from cometmq import logs
 from cometmq.errors import CometError
+from cometmq.settings import Bundle
 
 _log = logs.get_logger("cometmq.remoting")
 
@@ -72,6 +74,15 @@ class Service(Protocol):
     async def stop(self) -> None:
         """Also called when ``start`` has failed half-way."""
         ...
+
+
+def say_what_has_no_effect(config: Bundle, log: logging.Logger) -> None:
+    """Name the settings that nobody knows, and those that change nothing here."""
+    review = config.review()
+    for unknown in review.unknown:
+        log.warning("%s", unknown)
+    if review.without_effect:
+        log.info("settings without effect here: %s", ", ".join(sorted(review.without_effect)))
 
 
 def run(build: Callable[[], Service]) -> None:

@@ -75,8 +75,6 @@ class DataPath:
             self.store,
             plans,
             self.durability if is_sync else None,
-            region=chosen.region_id,
-            is_traced=chosen.trace_on,
         )
         self.pulls = PullHandlers(
             self.store,

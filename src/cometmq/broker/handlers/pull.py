@@ -182,10 +182,7 @@ class PullHandlers:
 
     def _try_again(self, pull: HeldPull) -> bool:
         """Answer a held pull if there is something for it now."""
-        header = pull.header
-        result = self._store.get(
-            header.topic, header.queue_id, pull.offset, pull.limits, tags=pull.tags
-        )
+        result = self._look(pull)
         if result.status is GetStatus.NO_MATCHED_MESSAGE:
             pull.offset = result.next_offset
             return False
@@ -197,15 +194,18 @@ class PullHandlers:
 
     def _give_up(self, pull: HeldPull) -> None:
         """The time is over: say what there is, perhaps only how far to go on."""
-        header = pull.header
-        result = self._store.get(
-            header.topic, header.queue_id, pull.offset, pull.limits, tags=pull.tags
-        )
+        result = self._look(pull)
         code = _code_of(result.status, pull.offset)
-        if code == ResponseCode.PULL_NOT_FOUND and pull.offset != header.queue_offset:
+        if code == ResponseCode.PULL_NOT_FOUND and pull.offset != pull.header.queue_offset:
             # Messages came, but none that was wanted.
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
         self._answer_held(pull, code, result)
+
+    def _look(self, pull: HeldPull) -> GetResult:
+        header = pull.header
+        return self._store.get(
+            header.topic, header.queue_id, pull.offset, pull.limits, tags=pull.tags
+        )
 
     def _answer_held(self, pull: HeldPull, code: int, result: GetResult) -> None:
         topic = self._topics.get(pull.header.topic)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.send_plans import illegal
 from cometmq.codec import core
 from cometmq.codec.codes import RequestCode, ResponseCode
-from cometmq.codec.headers.send import SendMessage, SendMessageResponse, SendMessageV2
+from cometmq.codec.headers.send import SendMessage, SendMessageV2
 from cometmq.remoting.routes import Answer, failure
 from cometmq.store.results import PutStatus
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cometmq.broker.durability import Durability
     from cometmq.broker.send_plans import SendPlans
     from cometmq.codec.command import Command
+    from cometmq.codec.headers.send import SendMessageResponse
     from cometmq.remoting.channel import Channel
     from cometmq.remoting.routes import Routes
     from cometmq.store import MessageStore
@@ -40,16 +41,11 @@ class SendHandlers:
         store: MessageStore,
         plans: SendPlans,
         durability: Durability | None,
-        *,
-        region: str,
-        is_traced: bool,
     ) -> None:
         self._store = store
         self._plans = plans
         # None when nobody waits for the disk.
         self._durability = durability
-        self._region = region
-        self._trace_on = "true" if is_traced else "false"
         # Takes plain sends; not when somebody waits for the disk.
         self._tail = None
         if durability is None:
@@ -127,13 +123,8 @@ class SendHandlers:
             channel.reply(command, refusal(result, plans.body_bytes_max))
             return
         plan.topic.put_count += len(result.offsets) or 1
-        answer = SendMessageResponse(
-            plans.ids(result),
-            plan.queue_id,
-            result.queue_offset,
-            plan.unique_key,
-            self._region,
-            self._trace_on,
+        answer = plans.answer(
+            plans.ids(result), plan.queue_id, result.queue_offset, plan.unique_key
         )
         if durability is None or not plan.is_waiting:
             channel.succeed(command, answer)
@@ -145,9 +136,7 @@ class SendHandlers:
         self, form: int, opaque: int, message_id: str, queue_id: int, offset: int, key: str
     ) -> bytes:
         """The frame of an answer."""
-        answer = SendMessageResponse(
-            message_id, queue_id, offset, key, self._region, self._trace_on
-        )
+        answer = self._plans.answer(message_id, queue_id, offset, key)
         return core.encode_head(form, ResponseCode.SUCCESS, opaque, 1, None, answer, 0)
 
 
@@ -158,10 +147,8 @@ def refusal(result: PutResult, body_bytes_max: int) -> Answer:
         case PutStatus.MESSAGE_ILLEGAL | PutStatus.PROPERTIES_SIZE_EXCEEDED:
             code, remark = ResponseCode.MESSAGE_ILLEGAL, illegal(reason, body_bytes_max)
         case PutStatus.SERVICE_NOT_AVAILABLE:
-            code, remark = (
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"service not available now: {reason}",
-            )
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+            remark = f"service not available now: {reason}"
         case PutStatus.TRANSIENT_POOL_EMPTY:
             code, remark = ResponseCode.SYSTEM_BUSY, busy("REJECTREQUEST", reason)
         case PutStatus.OS_PAGE_CACHE_BUSY:

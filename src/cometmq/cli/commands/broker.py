@@ -9,7 +9,12 @@ from cometmq.broker.broker_config import BrokerConfig
 from cometmq.broker.config import BrokerNetworkSettings, BrokerSettings
 from cometmq.cli.command import Command, Example
 from cometmq.cli.frame import Frame, pass_frame
-from cometmq.cli.settings_options import read_properties, settings_options, show_settings
+from cometmq.cli.settings_options import (
+    file_options,
+    properties_of,
+    settings_options,
+    show_settings,
+)
 from cometmq.logs import LogLevel
 from cometmq.remoting.config import (
     ChannelSettings,
@@ -31,16 +36,8 @@ from cometmq.store.config import StoreSettings
         Example("What would be in effect?", "cometmq broker --listen-port 10921 -p"),
     ),
 )
-@click.option(
-    "-c",
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Settings in RocketMQ's properties format, such as the broker.conf of Apache's broker.",
-)
-@click.option(
-    "-p", "--print-settings", "is_printing", is_flag=True, help="Print all settings and exit."
+@file_options(
+    "Settings in RocketMQ's properties format, such as the broker.conf of Apache's broker.",
 )
 @settings_options(
     BrokerNetworkSettings,
@@ -61,9 +58,7 @@ def command(frame: Frame, /, file: Path | None, is_printing: bool, **flags: str 
     everything to disk. All of Apache's settings are accepted; -p shows them with their values and
     names those that have no effect here.
     """
-    given = dict(read_properties(file))
-    if file is not None:
-        given.setdefault("brokerConfigPath", str(file.absolute()))
+    given = properties_of(file, path_key="brokerConfigPath")
     config = BrokerConfig.load(file=given, environment=frame.environment, flags=flags)
     if is_printing:
         show_settings(frame, config)

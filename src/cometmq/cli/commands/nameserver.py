@@ -6,7 +6,12 @@ import click
 
 from cometmq.cli.command import Command, Example
 from cometmq.cli.frame import Frame, pass_frame
-from cometmq.cli.settings_options import read_properties, settings_options, show_settings
+from cometmq.cli.settings_options import (
+    file_options,
+    properties_of,
+    settings_options,
+    show_settings,
+)
 from cometmq.logs import LogLevel
 from cometmq.nameserver.app import NameServer
 from cometmq.nameserver.config import NameServerNetworkSettings, NameServerSettings
@@ -29,16 +34,8 @@ from cometmq.remoting.running import run
         Example("What would be in effect?", "cometmq nameserver --listen-port 9877 -p"),
     ),
 )
-@click.option(
-    "-c",
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Settings in RocketMQ's properties format; the file is also where changes are kept.",
-)
-@click.option(
-    "-p", "--print-settings", "is_printing", is_flag=True, help="Print all settings and exit."
+@file_options(
+    "Settings in RocketMQ's properties format; the file is also where changes are kept.",
 )
 @settings_options(
     NameServerNetworkSettings,
@@ -56,9 +53,7 @@ def command(frame: Frame, /, file: Path | None, is_printing: bool, **flags: str 
     of Apache's settings are accepted; -p shows them with their values and names those that have no
     effect here.
     """
-    given = dict(read_properties(file))
-    if file is not None:
-        given.setdefault("configStorePath", str(file.absolute()))
+    given = properties_of(file, path_key="configStorePath")
     config = NameServerConfig.load(file=given, environment=frame.environment, flags=flags)
     if is_printing:
         show_settings(frame, config)
