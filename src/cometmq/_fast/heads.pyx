@@ -8,11 +8,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.mem cimport PyMem_Realloc
 from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from cometmq._fast.headers cimport K_INT64, K_TEXT, Layout, layout_of
 from cometmq._fast.scanner cimport Bytes
+from cometmq._fast.words cimport put16 as store16, put32 as store32, put_number as store_number
 
 
 cdef extern from "Python.h":
@@ -78,37 +79,15 @@ cdef inline void put(Out *out, const void *data, Py_ssize_t size) noexcept:
 
 
 cdef inline void put32(Out *out, uint32_t value) noexcept:
-    out.p[0] = value >> 24
-    out.p[1] = (value >> 16) & 255
-    out.p[2] = (value >> 8) & 255
-    out.p[3] = value & 255
-    out.p += 4
+    out.p = store32(out.p, value)
 
 
 cdef inline void put16(Out *out, uint32_t value) noexcept:
-    out.p[0] = (value >> 8) & 255
-    out.p[1] = value & 255
-    out.p += 2
+    out.p = store16(out.p, value)
 
 
-cdef void put_number(Out *out, int64_t value) noexcept:
-    cdef char digits[20]
-    cdef int n = 0
-    cdef uint64_t rest = <uint64_t>value
-    if value < 0:
-        out.p[0] = 45
-        out.p += 1
-        rest = 0 - rest
-    while True:
-        digits[n] = 48 + rest % 10
-        n += 1
-        rest //= 10
-        if rest == 0:
-            break
-    while n:
-        n -= 1
-        out.p[0] = digits[n]
-        out.p += 1
+cdef inline void put_number(Out *out, int64_t value) noexcept:
+    out.p = store_number(out.p, value)
 
 
 cdef const char *HEX = "0123456789abcdef"
@@ -197,13 +176,6 @@ cdef bint put_integer(Out *out, object value, int kind) except -1:
         return False
     put_number(out, number)
     return True
-
-
-cdef inline void store32(uint8_t *at, uint32_t value) noexcept:
-    at[0] = value >> 24
-    at[1] = (value >> 16) & 255
-    at[2] = (value >> 8) & 255
-    at[3] = value & 255
 
 
 def encode_head(

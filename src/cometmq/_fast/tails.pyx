@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from cometmq._fast.headers cimport scan_sent, with_addition
@@ -18,7 +18,9 @@ from cometmq._fast.records cimport (
     END, ROLLBACK, UNQUEUED, Found, Text, find_properties, key_hashes, link_entry, measure_record,
     record_fixed, tags_code, write_record,
 )
-from cometmq._fast.words cimport cometmq_crc32, cometmq_crc_prepare, load32, load64, put32, put64
+from cometmq._fast.words cimport (
+    cometmq_crc32, cometmq_crc_prepare, load32, load64, put32, put64, put_number,
+)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -326,27 +328,6 @@ cdef enum:
     EXT_LENGTH_AT = 25
 
 cdef const char *HEX = "0123456789ABCDEF"
-
-
-cdef inline uint8_t *put_number(uint8_t *p, int64_t value) noexcept:
-    cdef uint8_t digits[20]
-    cdef int n = 0
-    cdef uint64_t rest = <uint64_t>value
-    if value < 0:
-        p[0] = 45
-        p += 1
-        rest = 0 - rest
-    while True:
-        digits[n] = 48 + rest % 10
-        n += 1
-        rest //= 10
-        if rest == 0:
-            break
-    while n:
-        n -= 1
-        p[0] = digits[n]
-        p += 1
-    return p
 
 
 cdef class Form:

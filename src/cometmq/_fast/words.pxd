@@ -28,6 +28,28 @@ cdef inline uint8_t *put64(uint8_t *p, uint64_t value) noexcept nogil:
     return put32(put32(p, <uint32_t>(value >> 32)), <uint32_t>value)
 
 
+cdef inline uint8_t *put_number(uint8_t *p, int64_t value) noexcept nogil:
+    """As decimal digits."""
+    cdef uint8_t digits[20]
+    cdef int n = 0
+    cdef uint64_t rest = <uint64_t>value
+    if value < 0:
+        p[0] = 45
+        p += 1
+        rest = 0 - rest
+    while True:
+        digits[n] = 48 + rest % 10
+        n += 1
+        rest //= 10
+        if rest == 0:
+            break
+    while n:
+        n -= 1
+        p[0] = digits[n]
+        p += 1
+    return p
+
+
 cdef inline uint8_t *put_bytes(uint8_t *p, const void *data, Py_ssize_t size) noexcept nogil:
     memcpy(p, data, size)
     return p + size
