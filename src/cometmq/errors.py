@@ -14,8 +14,13 @@
     │   ├── ForeignStore           another storage engine wrote what lies there
     │   └── OffsetOutOfRange       a position the log does not have, or a gap before it
     ├── NotFound                   what was asked for does not exist
+    ├── AlreadyExists              what was to be made is there already
+    ├── Ambiguous                  several things fit, and none was named
     ├── Unreachable                nobody answers at an address
     ├── BrokerError                a server answered with a code that means failure
+    │   └── Refused                the same, with who refused what
+    ├── Unsupported                a server's release lacks what was asked for
+    ├── PartlyDone                 some servers did what was asked of them, others did not
     ├── RequestTimeout             no answer before the deadline
     ├── ConnectionLost             the connection ended before the answer came
     └── TooManyRequests            a limit on requests in flight was reached
@@ -129,6 +134,28 @@ class NotFound(CometError):
         self.next_step = next_step
 
 
+class AlreadyExists(CometError):
+    """There is one by that name: ``kind`` is its sort ("topic", "group")."""
+
+    def __init__(self, kind: str, name: str, next_step: str = "") -> None:
+        super().__init__(kind, name, next_step)
+        self.kind = kind
+        self.name = name
+        self.fact = f"there is a {kind} '{name}' already"
+        self.next_step = next_step
+
+
+class Ambiguous(CometError):
+    """One ``kind`` was to be named, because there are several: ``choices``."""
+
+    def __init__(self, kind: str, choices: tuple[str, ...]) -> None:
+        super().__init__(kind, choices)
+        self.kind = kind
+        self.choices = choices
+        self.fact = f"there are {len(choices)} {kind}s: {', '.join(choices)}"
+        self.next_step = f"say which {kind} is meant"
+
+
 class Unreachable(CometError):
     """Nobody answers at ``address``, and ``reason`` says how we noticed."""
 
@@ -152,6 +179,46 @@ class BrokerError(CometError):
         self.remark = remark
         self.fact = f"code {response_code}: {remark}"
         self.next_step = next_step
+
+
+class Refused(BrokerError):
+    """The server at ``address`` refused ``request``, in its own words."""
+
+    def __init__(
+        self, address: str, request: str, response_code: int, remark: str, next_step: str = ""
+    ) -> None:
+        super().__init__(response_code, remark, next_step)
+        self.address = address
+        self.request = request
+        self.args = (address, request, response_code, remark, next_step)
+        self.fact = f"{address} refuses {request} with code {response_code}: {remark}"
+
+
+class Unsupported(CometError):
+    """``release``, which runs at ``address``, lacks ``feature``."""
+
+    def __init__(self, feature: str, address: str, release: str, next_step: str = "") -> None:
+        super().__init__(feature, address, release, next_step)
+        self.feature = feature
+        self.address = address
+        self.release = release
+        self.fact = f"{release} at {address} lacks {feature}"
+        self.next_step = next_step
+
+
+class PartlyDone(CometError):
+    """``what`` was done by some servers (``done``) and not by others (``failed``, with reasons)."""
+
+    def __init__(
+        self, what: str, done: tuple[str, ...], failed: tuple[tuple[str, str], ...]
+    ) -> None:
+        super().__init__(what, done, failed)
+        self.what = what
+        self.done = done
+        self.failed = failed
+        reasons = "; ".join(f"not by {name} ({reason})" for name, reason in failed)
+        self.fact = f"{what} was done by {', '.join(done)} but {reasons}"
+        self.next_step = "do it again once all of them can: what is done stays as it is"
 
 
 class RequestTimeout(CometError):

@@ -4,6 +4,7 @@ Whoever keeps a table in such a file brings the two functions that turn it into 
 what is here decides which bytes count.
 """
 
+import contextlib
 import enum
 import os
 from collections.abc import Callable
@@ -135,6 +136,9 @@ def replace_file(path: Path, content: bytes) -> None:
     make_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
+        with contextlib.suppress(FileNotFoundError):
+            # What only some may read stays so.
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -6,7 +6,8 @@ import pytest
 
 from cometmq import errors
 from cometmq.errors import (
-    BrokerError,
+    AlreadyExists,
+    Ambiguous,
     CometError,
     ConnectionLost,
     DamagedStore,
@@ -15,12 +16,15 @@ from cometmq.errors import (
     MissingDependency,
     NotFound,
     OffsetOutOfRange,
+    PartlyDone,
+    Refused,
     RemoteProtocolError,
     RequestTimeout,
     SettingsError,
     StoreLocked,
     TooManyRequests,
     Unreachable,
+    Unsupported,
 )
 
 SAMPLES = [
@@ -33,8 +37,12 @@ SAMPLES = [
     ForeignStore("/data/store/dledger-n0", "written by DLedger"),
     OffsetOutOfRange("/data/store", 500, 0, 400),
     NotFound("topic", "orders", "create it"),
+    AlreadyExists("topic", "orders", "change it instead"),
+    Ambiguous("cluster", ("east", "west")),
     Unreachable("127.0.0.1:9876", "connection refused"),
-    BrokerError(17, "no such topic", "create it"),
+    Refused("h:1", "DELETE_TOPIC_IN_BROKER", 1, "disk is full", "make room"),
+    Unsupported("static topics", "h:1", "RocketMQ 4.9.7", "use 5.0 or later"),
+    PartlyDone("creating topic 'orders'", ("broker-a",), (("broker-b", "it is down"),)),
     RequestTimeout("h:1", 3000),
     ConnectionLost("h:1", "closed by the peer"),
     TooManyRequests("h:1", 10),
@@ -86,6 +94,19 @@ def test_the_sentence_is_the_fact_and_then_the_next_step() -> None:
     )
     assert str(NotFound("topic", "orders")) == "no such topic: 'orders'"
     assert str(Unreachable("h:1", "timed out")) == "cannot reach h:1: timed out"
+    assert str(Refused("h:1", "SEND_MESSAGE", 16, "no permission")) == (
+        "h:1 refuses SEND_MESSAGE with code 16: no permission"
+    )
+    assert str(Unsupported("code 907", "h:1", "RocketMQ 4.9.7")) == (
+        "RocketMQ 4.9.7 at h:1 lacks code 907"
+    )
+    assert str(Ambiguous("cluster", ("east", "west"))) == (
+        "there are 2 clusters: east, west; say which cluster is meant"
+    )
+    assert str(PartlyDone("x", ("a", "b"), (("c", "down"), ("d", "full")))) == (
+        "x was done by a, b but not by c (down); not by d (full); "
+        "do it again once all of them can: what is done stays as it is"
+    )
 
 
 def test_a_bare_error_of_the_root_class_keeps_its_text() -> None:

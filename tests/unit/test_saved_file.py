@@ -185,3 +185,14 @@ class TestDisk:
 
         with pytest.raises(FileExistsError):
             DiskFiles().replace(tmp_path / "a" / "table", b"1")
+
+
+def test_a_file_that_only_its_owner_may_read_stays_so(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+
+    saved_file.replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600

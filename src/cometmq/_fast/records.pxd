@@ -46,3 +46,24 @@ cdef void write_record(
     const void *body, Py_ssize_t body_bytes, bytes topic, const void *properties,
     Py_ssize_t properties_bytes,
 ) noexcept
+
+
+cdef struct Choice:
+    # What of a range of entries fits the limits, see codec.queue_entry.Selection.
+    int64_t *runs
+    Py_ssize_t run_count, records, examined
+    int64_t bytes
+    bint is_cold, has_gone
+
+
+cdef struct Limits:
+    int64_t log_begin, warm_begin, log_end, bytes_max, bytes_cold_max
+    Py_ssize_t count_max, count_cold_max
+
+
+cdef bint can_choose(object tags)
+cdef int choose(
+    const uint8_t *p, Py_ssize_t entries, tags, const Limits *limits, Choice *choice
+) except -1
+cdef bint lie_within(const Choice *choice, int64_t base, int64_t end) noexcept
+cdef void copy_runs(char *target, const uint8_t *log, int64_t base, const Choice *choice) noexcept

@@ -9,8 +9,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy, memset
 
 from cometmq._fast.words cimport (
     cometmq_crc32, cometmq_crc_prepare, hash_more, index_hash, is_ascii, load16, load32, load64,
@@ -311,6 +311,60 @@ cdef inline bint matches(int64_t tags_code, const int64_t *wanted, Py_ssize_t co
     return False
 
 
+cdef bint can_choose(object tags):
+    """Whether there are not too many tags."""
+    return tags is None or len(tags) <= TAGS_MAX
+
+
+cdef int choose(
+    const uint8_t *p, Py_ssize_t entries, tags, const Limits *limits, Choice *choice
+) except -1:
+    """Look at entries until a limit is reached; ``runs`` is to be freed."""
+    cdef int64_t wanted[TAGS_MAX]
+    cdef Py_ssize_t wanted_count = -1, run_count_max = min(entries, max(limits.count_max, 1))
+    cdef int64_t offset, run_end = -1
+    cdef int32_t size
+    cdef bint cold
+    if tags is not None:
+        wanted_count = 0
+        for tag in tags:
+            wanted[wanted_count] = tag
+            wanted_count += 1
+    memset(choice, 0, sizeof(Choice))
+    choice.runs = <int64_t *>malloc(max(run_count_max, 1) * 2 * sizeof(int64_t))
+    if choice.runs == NULL:
+        raise MemoryError
+    while choice.examined < entries:
+        offset = <int64_t>load64(p)
+        size = <int32_t>load32(p + 8)
+        if size != INT32_MAX or offset != 0:
+            if offset < 0 or size <= 0 or offset + size > limits.log_end:
+                break
+            if wanted_count < 0 or matches(<int64_t>load64(p + 12), wanted, wanted_count):
+                if offset < limits.log_begin:
+                    choice.has_gone = True
+                else:
+                    cold = offset < limits.warm_begin
+                    if choice.records and (
+                        choice.records >= limits.count_max
+                        or choice.bytes + size > limits.bytes_max
+                        or (cold and choice.records >= limits.count_cold_max)
+                        or (cold and choice.bytes + size > limits.bytes_cold_max)
+                    ):
+                        break
+                    if offset != run_end:
+                        choice.runs[2 * choice.run_count] = offset
+                        choice.run_count += 1
+                    run_end = offset + size
+                    choice.runs[2 * choice.run_count - 1] = run_end
+                    choice.is_cold = cold
+                    choice.records += 1
+                    choice.bytes += size
+        choice.examined += 1
+        p += ENTRY_BYTES
+    return 0
+
+
 def select(
     data, Py_ssize_t begin, Py_ssize_t end, tags, int64_t log_begin, int64_t warm_begin,
     int64_t log_end, Py_ssize_t count_max, int64_t bytes_max, Py_ssize_t count_cold_max,
@@ -318,59 +372,50 @@ def select(
 ):
     """See ``codec.queue_entry.select``."""
     cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef int64_t wanted[TAGS_MAX]
-    cdef Py_ssize_t wanted_count = -1, entries, examined = 0, chosen = 0
-    cdef int64_t offset, run_begin = -1, run_end = -1, total = 0
-    cdef int32_t size
-    cdef bint cold, is_cold = False, has_gone = False
-    cdef list runs = []
+    cdef Choice choice
+    cdef Limits limits = Limits(
+        log_begin, warm_begin, log_end, bytes_max, bytes_cold_max, count_max, count_cold_max
+    )
+    cdef Py_ssize_t i
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        if not 0 <= begin <= end <= view.len or (tags is not None and len(tags) > TAGS_MAX):
+        if not 0 <= begin <= end <= view.len or not can_choose(tags):
             return _plain.select(
                 data, begin, end, tags, log_begin, warm_begin, log_end, count_max, bytes_max,
                 count_cold_max, bytes_cold_max,
             )
-        if tags is not None:
-            wanted_count = 0
-            for tag in tags:
-                wanted[wanted_count] = tag
-                wanted_count += 1
-        p = <const uint8_t *>view.buf + begin
-        entries = (end - begin) // ENTRY_BYTES
-        while examined < entries:
-            offset = <int64_t>load64(p)
-            size = <int32_t>load32(p + 8)
-            if size != INT32_MAX or offset != 0:
-                if offset < 0 or size <= 0 or offset + size > log_end:
-                    break
-                if wanted_count < 0 or matches(<int64_t>load64(p + 12), wanted, wanted_count):
-                    if offset < log_begin:
-                        has_gone = True
-                    else:
-                        cold = offset < warm_begin
-                        if chosen and (
-                            chosen >= count_max or total + size > bytes_max
-                            or (cold and chosen >= count_cold_max)
-                            or (cold and total + size > bytes_cold_max)
-                        ):
-                            break
-                        if offset != run_end:
-                            if chosen:
-                                runs.append((run_begin, run_end))
-                            run_begin = offset
-                        run_end = offset + size
-                        is_cold = cold
-                        chosen += 1
-                        total += size
-            examined += 1
-            p += ENTRY_BYTES
+        choose(
+            <const uint8_t *>view.buf + begin, (end - begin) // ENTRY_BYTES, tags, &limits, &choice
+        )
     finally:
         PyBuffer_Release(&view)
-    if chosen:
-        runs.append((run_begin, run_end))
-    return runs, chosen, total, examined, is_cold, has_gone
+    try:
+        runs = [(choice.runs[2 * i], choice.runs[2 * i + 1]) for i in range(choice.run_count)]
+    finally:
+        free(choice.runs)
+    return (
+        runs, choice.records, choice.bytes, choice.examined, choice.is_cold, choice.has_gone
+    )
+
+
+cdef bint lie_within(const Choice *choice, int64_t base, int64_t end) noexcept:
+    """Whether all runs lie in this part of the log."""
+    cdef Py_ssize_t i
+    for i in range(choice.run_count):
+        if choice.runs[2 * i] < base or choice.runs[2 * i + 1] > end:
+            return False
+    return True
+
+
+cdef void copy_runs(char *target, const uint8_t *log, int64_t base, const Choice *choice) noexcept:
+    """Write the bytes of all runs, one after the other."""
+    cdef int64_t begin, size
+    cdef Py_ssize_t i
+    for i in range(choice.run_count):
+        begin = choice.runs[2 * i]
+        size = choice.runs[2 * i + 1] - begin
+        memcpy(target, log + (begin - base), size)
+        target += size
 
 
 def slice_runs(view, int64_t base, list runs, Py_ssize_t begin):

@@ -6,17 +6,21 @@ caller, which then takes the long way.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from cometmq._fast.headers cimport scan_sent, with_addition
 from cometmq._fast.records cimport (
-    END, ROLLBACK, UNQUEUED, Found, Text, find_properties, key_hashes, link_entry, measure_record,
-    record_fixed, tags_code, write_record,
+    END, ROLLBACK, UNQUEUED, Choice, Found, Limits, Text, can_choose, choose, copy_runs,
+    find_properties, key_hashes, lie_within, link_entry, measure_record, record_fixed, tags_code,
+    write_record,
 )
 from cometmq._fast.words cimport (
     cometmq_crc32, cometmq_crc_prepare, load32, load64, put32, put64, put_number,
@@ -301,33 +305,62 @@ cdef int enter(QueueTail queue, int64_t physical_offset, int32_t size, int64_t c
 
 
 cdef object _astuple = None
-cdef object _pieces = None
+cdef object _send_pieces = None
+cdef object _pull_pieces = None
 cdef object _protocol_error = None
 
 
-def bind(astuple, pieces, protocol_error):
+def bind(astuple, send_pieces, pull_pieces, protocol_error):
     """Receive what lies in the layer above; called once by ``codec.core``."""
-    global _astuple, _pieces, _protocol_error
+    global _astuple, _send_pieces, _pull_pieces, _protocol_error
     _astuple = astuple
-    _pieces = pieces
+    _send_pieces = send_pieces
+    _pull_pieces = pull_pieces
     _protocol_error = protocol_error
 
 
 cdef enum:
-    # Of codec.sends: bits of sysFlag that are not a sender's, and what follows a piece.
+    # Of codec.sends: bits of sysFlag that are not a sender's.
     SYSTEM_FLAGS = 0xFC
     ASKS_MORE = ~8
-    MESSAGE_ID = 0
-    QUEUE_ID = 1
-    QUEUE_OFFSET = 2
-    UNIQUE_KEY = 3
-    OPAQUE = 4
-    NOTHING = 5
     KEY_BYTES_MAX = 1024
-    # In a frame with a binary header: where the length of its ext fields stands.
-    EXT_LENGTH_AT = 25
+    # Of codec.answer_pieces: what follows a piece.
+    MESSAGE_ID = 0
+    UNIQUE_KEY = 1
+    OPAQUE = 2
+    NOTHING = 3
+    NUMBER = 8
+    # What is written around the facts is not longer.
+    HEAD_BYTES_MAX = 4096
+    # In a frame with a binary header: the length of the remark. That of the ext fields follows it.
+    REMARK_LENGTH_AT = 21
+    # Of codec.pulls.
+    COMMIT_OFFSET = 1
+    SUBSCRIPTION = 4
+    VARIES = ~3
+    JOINED_BYTES_MAX = 65536
+    GATHERED_BYTES_MAX = 524288
+    # Where things stand in a pull's header; behind MAX_BYTES the order does not matter.
+    MAX_COUNT_AT = 4
+    FLAGS_AT = 5
+    COMMIT_AT = 6
+    EXPRESSION_AT = 8
+    VERSION_AT = 9
+    EXPRESSION_TYPE_AT = 10
+    MAX_BYTES_AT = 11
 
 cdef const char *HEX = "0123456789ABCDEF"
+
+
+cdef struct Facts:
+    # What goes between the pieces of an answer.
+    const char *id_prefix
+    Py_ssize_t id_prefix_bytes
+    int64_t physical_offset
+    const uint8_t *key
+    Py_ssize_t key_bytes
+    int64_t numbers[3]
+    int32_t opaque
 
 
 cdef class Form:
@@ -338,24 +371,22 @@ cdef class Form:
     cdef list kinds
     cdef Py_ssize_t fixed_bytes
 
-    def __init__(self, answer, int serialization):
-        found = _pieces(answer, serialization)
+    def __init__(self, list pieces not None, int serialization):
         self.serialization = serialization
-        self.literals = [literal for literal, _ in found]
-        self.kinds = [kind for _, kind in found]
+        self.literals = [literal for literal, _ in pieces]
+        self.kinds = [kind for _, kind in pieces]
         self.fixed_bytes = sum(map(len, self.literals))
 
-    cdef bytes write(
-        self, bytes id_prefix, int64_t physical_offset, int32_t queue_id, int64_t queue_offset,
-        const uint8_t *key, Py_ssize_t key_size, int32_t opaque,
-    ):
-        cdef uint8_t frame[4096]
+    cdef Py_ssize_t write(
+        self, uint8_t *frame, const Facts *facts, Py_ssize_t body_bytes
+    ) except -1:
+        """Write all of a frame but its body into ``HEAD_BYTES_MAX`` bytes; how long it is."""
         cdef uint8_t *p = frame
         cdef uint8_t *value
         cdef bytes literal
-        cdef Py_ssize_t i, size
+        cdef Py_ssize_t i, size, ext_length_at
         cdef int kind, shift
-        if self.fixed_bytes + PyBytes_GET_SIZE(id_prefix) + key_size + 128 > 4096:
+        if self.fixed_bytes + facts.id_prefix_bytes + facts.key_bytes + 128 > HEAD_BYTES_MAX:
             raise ValueError("an answer this long is not written here")
         for i in range(len(self.literals)):
             literal = <bytes>self.literals[i]
@@ -363,33 +394,29 @@ cdef class Form:
             memcpy(p, PyBytes_AS_STRING(literal), PyBytes_GET_SIZE(literal))
             p += PyBytes_GET_SIZE(literal)
             value = p
-            if kind == MESSAGE_ID:
-                memcpy(p, PyBytes_AS_STRING(id_prefix), PyBytes_GET_SIZE(id_prefix))
-                p += PyBytes_GET_SIZE(id_prefix)
+            if kind >= NUMBER:
+                p = put_number(p, facts.numbers[kind - NUMBER])
+            elif kind == MESSAGE_ID:
+                memcpy(p, facts.id_prefix, facts.id_prefix_bytes)
+                p += facts.id_prefix_bytes
                 for shift in range(60, -4, -4):
-                    p[0] = HEX[(physical_offset >> shift) & 15]
+                    p[0] = HEX[(facts.physical_offset >> shift) & 15]
                     p += 1
-            elif kind == QUEUE_ID:
-                p = put_number(p, queue_id)
-            elif kind == QUEUE_OFFSET:
-                p = put_number(p, queue_offset)
             elif kind == UNIQUE_KEY:
-                memcpy(p, key, key_size)
-                p += key_size
+                memcpy(p, facts.key, facts.key_bytes)
+                p += facts.key_bytes
             elif kind == OPAQUE:
-                if self.serialization == 0:
-                    p = put_number(p, opaque)
-                else:
-                    p = put32(p, opaque)
+                p = put_number(p, facts.opaque) if self.serialization == 0 else put32(p, facts.opaque)
                 continue
             if kind != NOTHING and self.serialization != 0:
                 put32(value - 4, p - value)
         size = p - frame
-        put32(frame, size - 4)
+        put32(frame, size - 4 + body_bytes)
         put32(frame + 4, (<uint32_t>self.serialization << 24) | (size - 8))
         if self.serialization != 0:
-            put32(frame + EXT_LENGTH_AT, size - EXT_LENGTH_AT - 4)
-        return frame[:size]
+            ext_length_at = REMARK_LENGTH_AT + 4 + load32(frame + REMARK_LENGTH_AT)
+            put32(frame + ext_length_at, size - ext_length_at - 4)
+        return size
 
 
 cdef class SendTail:
@@ -399,6 +426,9 @@ cdef class SendTail:
     cdef object queues, topics, read
     cdef bytes addition, store_host, id_prefix
     cdef Form json, binary
+    # What was taken for one topic and is not added to it yet.
+    cdef object counted
+    cdef int64_t put_count, put_bytes
 
     def __init__(
         self, LogTail tail not None, dict queues not None, dict topics not None, bytes addition,
@@ -411,8 +441,8 @@ cdef class SendTail:
         self.store_host = store_host
         self.id_prefix = id_prefix.encode()
         self.read = read
-        self.json = Form(answer, 0)
-        self.binary = Form(answer, 1)
+        self.json = Form(_send_pieces(answer, 0), 0)
+        self.binary = Form(_send_pieces(answer, 1), 1)
 
     def take(
         self, commands, Py_ssize_t begin, header_type, bytes born_host, int host_flags, list heads
@@ -434,7 +464,17 @@ cdef class SendTail:
                     return number
         finally:
             PyBuffer_Release(&room)
+            self.settle()
         return len(commands)
+
+    cdef int settle(self) except -1:
+        """Add to a topic what was taken for it."""
+        if self.counted is not None:
+            self.counted.put_count += self.put_count
+            self.counted.put_bytes += self.put_bytes
+            self.counted = None
+            self.put_count = self.put_bytes = 0
+        return 0
 
     cdef bint take_one(
         self, uint8_t *room, Py_ssize_t room_bytes, command, header_type, bytes born_host,
@@ -448,7 +488,7 @@ cdef class SendTail:
         cdef PyObject *ids
         cdef PyObject *found
         cdef QueueTail queue
-        cdef Form form
+        cdef Facts facts
         cdef Py_ssize_t size = 0, key_size = 0, i
         cdef const uint8_t *text = NULL
         cdef const uint8_t *key = NULL
@@ -492,13 +532,214 @@ cdef class SendTail:
         )
         if physical_offset < 0:
             return False
-        (<object>topic).put_count += 1
+        if <PyObject *>self.counted != topic:
+            self.settle()
+            self.counted = <object>topic
+        self.put_count += 1
+        self.put_bytes += self.tail.end - physical_offset
         if not <int>said[4] & 2:
-            form = self.json if said[6] == 0 else self.binary
-            heads.append(
-                form.write(
-                    self.id_prefix, physical_offset, queue_id, queue.next_offset - 1, key,
-                    key_size, said[3],
-                )
-            )
+            facts.physical_offset = physical_offset
+            facts.key = key
+            facts.key_bytes = key_size
+            facts.numbers[0] = queue_id
+            facts.numbers[1] = queue.next_offset - 1
+            facts.opaque = said[3]
+            heads.append(self.head(self.json if said[6] == 0 else self.binary, &facts))
         return True
+
+    cdef bytes head(self, Form form, Facts *facts):
+        """The answer to a send that is stored."""
+        cdef uint8_t head[HEAD_BYTES_MAX]
+        cdef Py_ssize_t size
+        facts.id_prefix = PyBytes_AS_STRING(self.id_prefix)
+        facts.id_prefix_bytes = PyBytes_GET_SIZE(self.id_prefix)
+        size = form.write(head, facts, 0)
+        return PyBytes_FromStringAndSize(<char *>head, size)
+
+
+cdef class PullPlan:
+    """See ``codec.pulls.PullPlan``."""
+
+    cdef tuple said
+    cdef int flags
+    cdef int64_t queue_count
+    cdef object tags, online, subscription, message_model
+    cdef list taken
+    cdef Limits limits
+    cdef Py_ssize_t entries_max
+
+    def __init__(self, header, int64_t queue_count, tags, tuple limits not None, list taken not None, online):
+        self.said = _astuple(header)
+        self.flags = <int>self.said[FLAGS_AT] & VARIES
+        self.queue_count = queue_count
+        self.tags = tags
+        self.limits.count_max = limits[0]
+        self.limits.bytes_max = limits[1]
+        self.limits.count_cold_max = limits[2]
+        self.limits.bytes_cold_max = limits[3]
+        self.entries_max = limits[4]
+        self.taken = taken
+        self.online = online
+        if online is not None:
+            self.subscription = online.subscriptions[header.topic]
+            self.message_model = online.message_model
+
+    cdef bint fits(self, tuple fields, dict online) except -1:
+        cdef Py_ssize_t i
+        cdef tuple said = self.said
+        if not 0 <= <int64_t>fields[2] < self.queue_count or len(fields) != len(said):
+            return False
+        if <int>fields[FLAGS_AT] & VARIES != self.flags or fields[MAX_COUNT_AT] != said[MAX_COUNT_AT]:
+            return False
+        for i in range(MAX_BYTES_AT, len(said)):
+            if fields[i] is not said[i] and fields[i] != said[i]:
+                return False
+        if self.flags & SUBSCRIPTION and (
+            fields[EXPRESSION_AT] != said[EXPRESSION_AT]
+            or fields[EXPRESSION_TYPE_AT] != said[EXPRESSION_TYPE_AT]
+        ):
+            return False
+        return self.online is None or (
+            online.get(fields[0]) is self.online
+            and self.online.message_model is self.message_model
+            and self.online.subscriptions.get(fields[1]) is self.subscription
+            and fields[VERSION_AT] <= self.subscription.version
+        )
+
+
+cdef class PullTail:
+    """See ``codec.pulls.PullTail``."""
+
+    cdef public dict plans
+    cdef object log, queues, read, commit
+    cdef dict online
+    cdef Form json, binary
+
+    def __init__(
+        self, log, dict queues not None, dict online not None, read, answer, commit
+    ):
+        self.plans = {}
+        self.log = log
+        self.queues = queues
+        self.online = online
+        self.read = read
+        self.commit = commit
+        self.json = Form(_pull_pieces(answer, 0), 0)
+        self.binary = Form(_pull_pieces(answer, 1), 1)
+
+    def take(
+        self, commands, Py_ssize_t begin, header_type, int64_t warm_begin, int64_t log_end,
+        list frames,
+    ):
+        """See ``codec.pulls.PullTail.take``."""
+        cdef Py_ssize_t number, gathered = 0
+        cdef int64_t log_begin = self.log.begin
+        cdef tuple said, fields
+        cdef bytes frame
+        cdef PullPlan plan
+        cdef PyObject *found
+        for number in range(begin, len(commands)):
+            if gathered > GATHERED_BYTES_MAX:
+                return number
+            said = _astuple(commands[number])
+            header = said[9]
+            if type(header) is not header_type:
+                try:
+                    header = self.read(commands[number], header_type)
+                except _protocol_error:
+                    return number
+            fields = _astuple(header)
+            found = PyDict_GetItem(self.plans, (fields[0], fields[1]))
+            if found == NULL:
+                return number
+            plan = <PullPlan?><object>found
+            if <int>said[4] & 2 or not plan.fits(fields, self.online):
+                return number
+            plan.limits.log_begin = log_begin
+            plan.limits.warm_begin = warm_begin
+            plan.limits.log_end = log_end
+            frame = self.find(said, fields, plan)
+            if frame is None:
+                return number
+            if <int>fields[FLAGS_AT] & COMMIT_OFFSET:
+                self.commit(fields[0], fields[1], fields[2], fields[COMMIT_AT])
+            frames.append(frame)
+            gathered += PyBytes_GET_SIZE(frame)
+        return len(commands)
+
+    cdef bytes find(self, tuple said, tuple fields, PullPlan plan):
+        """The answer with what is there; None when that is nothing, or not simple."""
+        cdef PyObject *ids = PyDict_GetItem(self.queues, fields[1])
+        cdef PyObject *found = NULL if ids == NULL else PyDict_GetItem(<dict>ids, fields[2])
+        cdef Facts facts
+        cdef Py_buffer view
+        cdef int64_t offset = fields[3], position, file_begin
+        cdef Py_ssize_t start, stop
+        if found == NULL:
+            return None
+        queue = <object>found
+        facts.numbers[0] = offset
+        facts.numbers[1] = queue.min_offset
+        facts.numbers[2] = queue.max_offset
+        if not facts.numbers[1] <= offset < facts.numbers[2] or queue.extension is not None:
+            return None
+        position = offset * ENTRY_BYTES
+        try:
+            buffer, file_begin = queue.bytes_at(position)
+        except FileNotFoundError:
+            return None
+        start = position - file_begin
+        stop = min(
+            start + plan.entries_max * ENTRY_BYTES, facts.numbers[2] * ENTRY_BYTES - file_begin,
+            <int64_t>queue.file_bytes,
+        )
+        facts.opaque = said[3]
+        facts.id_prefix_bytes = facts.key_bytes = 0
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= start < stop <= view.len or not can_choose(plan.tags):
+                return None
+            return self.join(
+                <const uint8_t *>view.buf + start, (stop - start) // ENTRY_BYTES, plan,
+                self.json if said[6] == 0 else self.binary, &facts,
+            )
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef bytes join(
+        self, const uint8_t *entries, Py_ssize_t count, PullPlan plan, Form form, Facts *facts
+    ):
+        """The frame with the records of these entries, if they lie in one file."""
+        cdef Choice choice
+        cdef Py_buffer content
+        cdef uint8_t head[HEAD_BYTES_MAX]
+        cdef Py_ssize_t head_bytes
+        cdef int64_t base
+        cdef bytes frame = None
+        file = self.log.find(<int64_t>load64(entries))
+        if file is None:
+            return None
+        base = file.begin
+        choose(entries, count, plan.tags, &plan.limits, &choice)
+        try:
+            if choice.records == 0 or choice.bytes > JOINED_BYTES_MAX:
+                return None
+            facts.numbers[0] += choice.examined
+            head_bytes = form.write(head, facts, choice.bytes)
+            PyObject_GetBuffer(file.view, &content, PyBUF_SIMPLE)
+            try:
+                if lie_within(&choice, base, base + content.len):
+                    frame = PyBytes_FromStringAndSize(NULL, head_bytes + choice.bytes)
+                    memcpy(PyBytes_AS_STRING(frame), head, head_bytes)
+                    copy_runs(
+                        PyBytes_AS_STRING(frame) + head_bytes, <const uint8_t *>content.buf, base,
+                        &choice,
+                    )
+            finally:
+                PyBuffer_Release(&content)
+            if frame is not None:
+                plan.taken[0] += choice.records
+                plan.taken[1] += choice.bytes
+            return frame
+        finally:
+            free(choice.runs)

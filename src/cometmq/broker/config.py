@@ -120,6 +120,13 @@ class BrokerSettings(Settings):
         100_000, doc="Pulls held at a time; more are answered at once.", minimum=1
     )
     lite_pull_message_enable: bool = setting(True, doc="Serve lite pull consumers (request 361).")
+    use_server_side_reset_offset: bool = setting(
+        True,
+        doc="Keep resets of offsets until consumers know of them; else they must be online.",
+    )
+    store_reply_message_enable: bool = setting(
+        True, doc="Store replies to requests, in addition to handing them on."
+    )
     slave_read_enable: bool = setting(False, doc="Send consumers that are far behind to a slave.")
 
     notify_consumer_ids_changed_enable: bool = setting(
@@ -151,6 +158,70 @@ class BrokerSettings(Settings):
         minimum=1,
     )
 
+    idempotent_producers_max: int = setting(
+        10_000,
+        doc="Producers of idempotent sends that are remembered, counted for each topic.",
+        minimum=1,
+    )
+    idempotent_sends_remembered: int = setting(
+        32, doc="Last sends of such a producer to a topic whose results are known.", minimum=1
+    )
+    idempotent_producer_expiry_hours: int = setting(
+        168,
+        doc="Silence after which such a producer may be forgotten when there are too many.",
+        minimum=1,
+    )
+    flush_producer_interval_ms: int = setting(
+        5000, doc="Time between two saves of what is known of such producers.", minimum=1
+    )
+    large_pull_count_max: int = setting(
+        65_536, doc="Messages a pull may ask for by extension fields.", minimum=1
+    )
+    large_pull_bytes_max: int = setting(
+        12 * 1024 * 1024,
+        doc="Bytes a pull may ask for by extension fields; a frame ends at 16 MiB.",
+        minimum=1,
+        maximum=15 * 1024 * 1024,
+    )
+
+    timer_wheel_enable: bool = setting(
+        True, doc="Take messages with a time of delivery of their own, and deliver them."
+    )
+    timer_precision_ms: int = setting(
+        1000,
+        doc="Steps of these times; not to be changed back and forth while messages wait.",
+        minimum=10,
+        maximum=1000,
+    )
+    timer_max_delay_sec: int = setting(
+        259_200, doc="How far ahead such a time may be, in seconds.", minimum=1
+    )
+    timer_roll_window_slot: int = setting(
+        172_800,
+        doc="Steps that a message is put ahead at most; further ones are put ahead again.",
+    )
+    timer_flush_interval_ms: int = setting(
+        1000, doc="Time between two syncs of wheel and log of timed messages.", minimum=1
+    )
+    timer_congest_num_each_slot: int = setting(
+        2**31 - 1,
+        doc="Messages of one step; beyond it more and more are refused, all of them at twice that.",
+        minimum=1,
+    )
+    timer_log_file_bytes: int = setting(
+        100 * 1024 * 1024,
+        key="mappedFileSizeTimerLog",
+        doc="Size of a file of the timer log; files that exist keep theirs.",
+        minimum=4096,
+        maximum=2**31 - 1,
+    )
+    recall_message_enable: bool = setting(
+        False, doc="Let producers take back messages with a time of delivery until it has come."
+    )
+    allow_recall_when_broker_not_writeable: bool = setting(
+        True, doc="Let them also when brokerPermission allows no sends."
+    )
+
     register_period_ms: int = setting(
         30_000,
         key="registerNameServerPeriod",
@@ -167,6 +238,13 @@ class BrokerSettings(Settings):
         True, doc="Register all topics each time, whether they have changed or not."
     )
     compressed_register: bool = setting(False, doc="Compress registrations.")
+
+    metrics_lag_series_max: int = setting(
+        100,
+        doc="Pairs of topic and group whose lag is a metric, the largest first; 0 for none.",
+        minimum=0,
+        maximum=1000,
+    )
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)  # slots: super() would see the class before it had them

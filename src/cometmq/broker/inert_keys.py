@@ -111,19 +111,17 @@ _KEYS_BY_REASON = {
         delayOffsetUpdateVersionStep=200 enableScheduleAsyncDeliver=false maxDelayTime=40
         scheduleAsyncDeliverMaxPendingLimit=2000 scheduleAsyncDeliverMaxResendNum2Blocked=3
     """,
-    "messages for any time are not supported yet": """
-        allowRecallWhenBrokerNotWriteable=true appendTopicForTimerDeleteKey=false
-        commercialTimerCount=1 mappedFileSizeTimerLog=104857600 recallMessageEnable=true
+    "one task does all for timed messages": """
+        appendTopicForTimerDeleteKey=false commercialTimerCount=1
         timerCheckMetricsWhen=05 timerColdDataCheckIntervalMs=60000
-        timerCongestNumEachSlot=2147483647 timerEnableCheckMetrics=true
-        timerEnableDisruptor=false timerEnableRetryUntilSuccess=false timerFlushIntervalMs=1000
-        timerGetMessageThreadNum=3 timerInterceptDelayLevel=false timerMaxDelaySec=259200
-        timerMetricSmallThreshold=1000000 timerPrecisionMs=1000 timerProgressLogIntervalMs=10000
-        timerPutMessageThreadNum=3 timerRecallToTimelineEnable=true
-        timerRecallToTimeWheelEnable=true timerReputServiceCorePoolSize=6
-        timerReputServiceMaxPoolSize=6 timerReputServiceQueueCapacity=10000
-        timerRollWindowSlot=172800 timerSkipUnknownError=false timerStopDequeue=false
-        timerStopEnqueue=false timerWarmEnable=false timerWheelEnable=true
+        timerEnableCheckMetrics=true timerEnableDisruptor=false
+        timerEnableRetryUntilSuccess=false timerGetMessageThreadNum=3
+        timerInterceptDelayLevel=false timerMetricSmallThreshold=1000000
+        timerProgressLogIntervalMs=10000 timerPutMessageThreadNum=3
+        timerRecallToTimelineEnable=true timerRecallToTimeWheelEnable=true
+        timerReputServiceCorePoolSize=6 timerReputServiceMaxPoolSize=6
+        timerReputServiceQueueCapacity=10000 timerSkipUnknownError=false
+        timerStopDequeue=false timerStopEnqueue=false timerWarmEnable=false
         timerWheelSnapshotFlush=false timerWheelSnapshotIntervalMs=10000
     """,
     "transactions are not supported yet": """
@@ -198,8 +196,8 @@ _KEYS_BY_REASON = {
         enableCleanExpiredOffset=false enableCreateSysGroup=true enableMixedMessageType=false
         enableRegisterProducer=true flushConsumerOffsetHistoryInterval=60000 maxTopicLength=127
         messageStorePlugIn= pullBatchMaxMessageCount=160 realTimeNotifyConsumerChange=true
-        rejectPullConsumerEnable=false storeReplyMessageEnable=true
-        subscriptionExpiredTimeout=600000 useServerSideResetOffset=true
+        rejectPullConsumerEnable=false
+        subscriptionExpiredTimeout=600000
         validateSystemTopicWhenUpdateTopic=true
     """,
     "figures are served as Prometheus text, see healthPort": """

@@ -100,6 +100,13 @@ class HeldPulls:
         for pull in list(self._by_channel.get(channel, ())):
             self._end(pull)
 
+    def end_topic(self, topic: str, answer: Callable[[HeldPull], None]) -> None:
+        """Keep none of a topic any more: each is answered by ``answer``."""
+        queues = [queue for queue in self._by_queue if queue[0] == topic]
+        for pull in [pull for queue in queues for pull in self._by_queue[queue]]:
+            self._end(pull)
+            answer(pull)
+
     def close(self, answer: Callable[[HeldPull], None]) -> None:
         """Keep none any more: each is answered by ``answer``."""
         for pulls in list(self._by_channel.values()):

@@ -1,6 +1,13 @@
-"""How far each group has consumed each queue."""
+"""How far each group has consumed each queue, and where administrators have set it.
 
+A reset is *pending* until whoever reads the queue knows of it. Until then the group's offset is the
+one it was reset to, and what its members say about their progress does not count: they speak of
+messages from before.
+"""
+
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -19,10 +26,20 @@ _log = logs.get_logger("cometmq.broker")
 Queues = dict[int, int]
 
 
+@dataclass(slots=True)
+class _Reset:
+    """Where a queue is to be read from, and whether a member has asked for that already."""
+
+    offset: int
+    expires_at: float
+    is_asked: bool = False
+
+
 class ConsumerOffsets:
     """Offsets by topic, group and queue; names and queue ids are checked by whoever commits.
 
-    ``on_dirty`` is called with the first change after ``table``, which is what gets saved.
+    ``on_dirty`` is called with the first change after ``table``, which is what gets saved. Pending
+    resets are not saved, only the offsets they set.
     """
 
     def __init__(
@@ -43,6 +60,10 @@ class ConsumerOffsets:
         self._count = sum(map(len, self._by_key.values()))
         # A table that is full is told of once, until there is room again.
         self._is_full_told = False
+        # Pending, by "topic@group" and queue; each has an offset, so there are no more than those.
+        self._resets: dict[str, dict[int, _Reset]] = {}
+        # Whether there are any: nearly always this is all that a pull has to look at.
+        self.has_resets = False
         self.is_dirty = False
         self.on_dirty = _nobody
 
@@ -55,21 +76,85 @@ class ConsumerOffsets:
         """Note how far a group is, back or forth; whether it was noted.
 
         It is not when ``offset`` is negative, which is how some clients say that they do not know,
-        or when the queue is new and the table is full.
+        or when the queue is new and the table is full. While a reset is pending it changes nothing.
         """
         if offset < 0:
             return False
         key = f"{topic}@{group}"
-        queues = self._by_key.get(key)
-        if queues is None or queue_id not in queues:
-            if self._count >= self._offsets_max:
-                self._tell_full(group, topic)
-                return False
-            queues = self._by_key.setdefault(key, {})
-            self._count += 1
-        elif queues[queue_id] == offset:
+        if self.has_resets and queue_id in self._resets.get(key, ()):
             return True
-        queues[queue_id] = offset
+        return self._put(key, queue_id, offset)
+
+    def reset(
+        self, group: str, topic: str, queue_id: int, offset: int, expires_at: float = math.inf
+    ) -> bool:
+        """Set a group back or forth, whatever its members say, until one knows; whether it was.
+
+        It is not when the queue is new and the table is full. By ``expires_at``, a monotonic time,
+        everybody who reads the queue must have come by.
+        """
+        key = f"{topic}@{group}"
+        if not self._put(key, queue_id, offset):
+            return False
+        self._resets.setdefault(key, {})[queue_id] = _Reset(offset, expires_at)
+        self.has_resets = True
+        return True
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset is pending."""
+        return self.has_resets and queue_id in self._resets.get(f"{topic}@{group}", ())
+
+    def note_asked(self, group: str, topic: str, queue_id: int) -> None:
+        """Somebody was told the offset, and so perhaps begins where a pending reset says."""
+        reset = self._resets.get(f"{topic}@{group}", {}).get(queue_id)
+        if reset is not None:
+            reset.is_asked = True
+
+    def take_reset(
+        self, group: str, topic: str, queue_id: int, offset: int = UNKNOWN
+    ) -> int | None:
+        """Where a member that pulls at ``offset`` has to go instead; said once, it is not pending.
+
+        None when there is nothing to say: also to one that asked where to begin and begins there.
+        It would only give up the queue and come again half a minute later.
+        """
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        if queues is None or (reset := queues.pop(queue_id, None)) is None:
+            return None
+        if not queues:
+            del self._resets[key]
+            self.has_resets = bool(self._resets)
+        return None if reset.is_asked and reset.offset == offset else reset.offset
+
+    def drop_expired_resets(self, now: float) -> None:
+        """Have nothing pending any more where nobody came; the offsets stay what they were set to.
+
+        Whoever comes later asks where to begin. Until then all pulls would have to look here.
+        """
+        for key, queues in list(self._resets.items()):
+            for queue_id in [q for q, reset in queues.items() if reset.expires_at <= now]:
+                del queues[queue_id]
+            if not queues:
+                del self._resets[key]
+        self.has_resets = bool(self._resets)
+
+    def clone(self, source: str, target: str, topic: str) -> bool:
+        """Give one group the offsets of another; False, and nothing is done, when it is too much.
+
+        What ``target`` had of the topic is forgotten, pending resets too, if ``source`` has any.
+        """
+        queues = self._by_key.get(f"{topic}@{source}")
+        if not queues:
+            return True
+        key = f"{topic}@{target}"
+        count = self._count + len(queues) - len(self._by_key.get(key, ()))
+        if count > self._offsets_max:
+            self._tell_full(key)
+            return False
+        self._drop_resets(lambda name: name == key)
+        self._by_key[key] = dict(queues)
+        self._count = count
         self._touch()
         return True
 
@@ -85,6 +170,13 @@ class ConsumerOffsets:
         """Groups that have offsets of a topic, in order."""
         return sorted(group for name, group in self._names() if name == topic)
 
+    def topics_by_group(self) -> dict[str, list[str]]:
+        """What ``topics_of`` says of each group, for those who ask about all of them."""
+        topics: dict[str, list[str]] = {}
+        for topic, group in self._names():
+            topics.setdefault(group, []).append(topic)
+        return topics
+
     def delete_group(self, group: str) -> int:
         """Forget all offsets of a group; how many."""
         return self._delete(lambda key: _split(key)[1] == group)
@@ -96,6 +188,10 @@ class ConsumerOffsets:
     def table(self) -> ConsumerOffsetTable:
         """All offsets as they are now, for saving; the caller's own copy. Not dirty any more."""
         self.is_dirty = False
+        return self.snapshot()
+
+    def snapshot(self) -> ConsumerOffsetTable:
+        """All offsets as they are now; the caller's own copy."""
         by_key = {key: dict(queues) for key, queues in self._by_key.items() if queues}
         is_pulled_known = self._saved.pull_offset_table is not None
         return msgspec.structs.replace(
@@ -109,10 +205,30 @@ class ConsumerOffsets:
         """How many offsets there are, of all queues of all groups."""
         return self._count
 
+    def _put(self, key: str, queue_id: int, offset: int) -> bool:
+        queues = self._by_key.get(key)
+        if queues is None or queue_id not in queues:
+            if self._count >= self._offsets_max:
+                self._tell_full(key)
+                return False
+            queues = self._by_key.setdefault(key, {})
+            self._count += 1
+        elif queues[queue_id] == offset:
+            return True
+        queues[queue_id] = offset
+        self._touch()
+        return True
+
     def _names(self) -> Iterator[tuple[str, str]]:
         return map(_split, self._by_key)
 
+    def _drop_resets(self, is_gone: Callable[[str], bool]) -> None:
+        for key in list(filter(is_gone, self._resets)):
+            del self._resets[key]
+        self.has_resets = bool(self._resets)
+
     def _delete(self, is_gone: Callable[[str], bool]) -> int:
+        self._drop_resets(is_gone)
         for key in list(filter(is_gone, self._pulled)):
             del self._pulled[key]
         keys = list(filter(is_gone, self._by_key))
@@ -128,9 +244,10 @@ class ConsumerOffsets:
             self.is_dirty = True
             self.on_dirty()
 
-    def _tell_full(self, group: str, topic: str) -> None:
+    def _tell_full(self, key: str) -> None:
         if not self._is_full_told:
             self._is_full_told = True
+            topic, group = _split(key)
             _log.warning(
                 "group=%s topic=%s offset not kept: there are %d; delete groups nobody needs",
                 group, topic, self._count,
@@ -140,10 +257,7 @@ class ConsumerOffsets:
         """What the keys say once more, in files that have it; readers can do without."""
         if self._saved.group_topic_map is None:
             return None
-        topics: dict[str, list[str]] = {}
-        for topic, group in self._names():
-            topics.setdefault(group, []).append(topic)
-        return {group: tuple(names) for group, names in topics.items()}
+        return {group: tuple(names) for group, names in self.topics_by_group().items()}
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ A ``Topic`` lives as long as its name is in the table, whatever changes about it
 messages may keep it. Nothing is saved or registered here: those who do that are told of changes.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -110,7 +111,7 @@ def is_system_name(name: str) -> bool:
 
 
 class Topic:
-    """One topic. Only the table changes it, except for the counter."""
+    """One topic. Only the table changes it, except for the counters."""
 
     __slots__ = (
         "can_send",
@@ -119,6 +120,7 @@ class Topic:
         "is_readable",
         "is_system",
         "name",
+        "put_bytes",
         "put_count",
         "queue_count",
         "read_queue_count",
@@ -131,8 +133,9 @@ class Topic:
         self.can_send = config.topic_name not in NOT_SENDABLE
         # RocketMQ's own, or named like the cluster or the broker.
         self.is_system = is_system
-        # Messages taken since the start; counted by whoever takes them.
+        # Messages and bytes taken since the start; counted by whoever takes them.
         self.put_count = 0
+        self.put_bytes = 0
         self.replace(config)
 
     def replace(self, config: TopicConfig) -> None:
@@ -173,6 +176,8 @@ class TopicTable:
         self.settings = settings
         self._clock = clock
         self._topics_max = topics_max
+        # Names under which no topic is made for the moment.
+        self._reserved: set[str] = set()
         # A table that is full is told of once, until there is room again.
         self._is_full_told = False
         saved = document.load()
@@ -191,7 +196,9 @@ class TopicTable:
         """
         if (known := self.by_name.get(name)) is not None:
             return known
-        if name in NOT_SENDABLE or problem_of(name) or not self._has_room(name):
+        if name in NOT_SENDABLE or name in self._reserved:
+            return None
+        if problem_of(name) or not self._has_room(name):
             return None
         is_retry = name.startswith(RETRY_PREFIX)
         pattern = self._pattern(default_topic)
@@ -244,10 +251,14 @@ class TopicTable:
     def put(self, config: TopicConfig) -> Topic:
         """Make a topic or change it to ``config``, as an administrator wants it.
 
-        Its name must be legal (``problem_of``). Raises BrokerError when there are too many.
+        Its name must be legal (``problem_of``). Raises BrokerError when there are too many, or
+        when the former topic of this name is just being taken away.
         """
         topic = self.by_name.get(config.topic_name)
         if topic is None:
+            if config.topic_name in self._reserved:
+                remark = f"the topic[{config.topic_name}] is being deleted: try again"
+                raise BrokerError(ResponseCode.SYSTEM_ERROR, remark)
             if not self._has_room(config.topic_name):
                 remark = f"the broker has {len(self.by_name)} topics: no more are made"
                 raise BrokerError(ResponseCode.SYSTEM_ERROR, remark)
@@ -265,6 +276,18 @@ class TopicTable:
         for listener in self.on_delete:
             listener(name)
         return True
+
+    @contextlib.contextmanager
+    def reserved(self, name: str) -> Iterator[None]:
+        """Have no topic of this name made for senders and administrators meanwhile.
+
+        Topics that groups need are made all the same: nobody could do without them.
+        """
+        self._reserved.add(name)
+        try:
+            yield
+        finally:
+            self._reserved.discard(name)
 
     def apply_order(self, names: Collection[str]) -> None:
         """Mark as ordered what the name servers say is; the others stay what they are.
@@ -305,6 +328,11 @@ class TopicTable:
     def is_system(self, name: str) -> bool:
         """Whether administrators must leave a topic of this name alone."""
         return is_system_name(name) or name in _local_names(self.settings)
+
+    def system_names(self) -> frozenset[str]:
+        """Names of RocketMQ's own topics on this broker, whether they are in the table or not."""
+        made = (config.topic_name for config in _system_topics(self.settings))
+        return _SYSTEM_NAMES.union(_local_names(self.settings), made)
 
     def _fill(self, saved: TopicConfigTable) -> None:
         table = {name: _named(config, name) for name, config in saved.topic_config_table.items()}

@@ -130,6 +130,10 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
+    # Ours, in a range that Apache does not use (ADR 17); its brokers answer them with 3.
+    COMET_LOG_STATUS = 30001
+    COMET_ARCHIVE_COMMIT = 30002
+    COMET_ARCHIVE_REMOVE = 30003
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052
@@ -191,6 +195,12 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+    # Ours, for idempotent sends (ADR 17).
+    SEQUENCE_ALREADY_STORED = 30101
+    SEQUENCE_TOO_OLD = 30102
+    SEQUENCE_OUT_OF_ORDER = 30103
+    PRODUCER_UNKNOWN = 30104
+    PRODUCERS_FULL = 30105
     RPC_UNKNOWN = -1000
     RPC_ADDR_IS_NULL = -1002
     RPC_SEND_TO_CHANNEL_FAILED = -1004

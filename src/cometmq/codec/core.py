@@ -16,6 +16,7 @@ from cometmq.codec import binary_header, json_header
 from cometmq.codec import command as plain_command
 from cometmq.codec import digest as plain_digest
 from cometmq.codec import index_entry as plain_index_entry
+from cometmq.codec import pulls as plain_pulls
 from cometmq.codec import queue_entry as plain_queue_entry
 from cometmq.codec import record as plain_record
 from cometmq.codec import sends as plain_sends
@@ -32,6 +33,8 @@ from cometmq.errors import ProtocolError
 __all__ = [
     "IndexTail",
     "LogTail",
+    "PullPlan",
+    "PullTail",
     "QueueTail",
     "SendTail",
     "active",
@@ -137,6 +140,8 @@ dispatch_records = plain_tails.dispatch
 IndexTail = plain_tails.IndexTail
 LogTail = plain_tails.LogTail
 QueueTail = plain_tails.QueueTail
+PullPlan = plain_pulls.PullPlan
+PullTail = plain_pulls.PullTail
 SendTail = plain_sends.SendTail
 _is_compiled = False
 
@@ -171,7 +176,7 @@ if os.environ.get("COMETMQ_PURE") != "1":
                 walked=plain_digest.walked,
             )
         )
-        tails.bind(msgspec.structs.astuple, plain_sends.pieces, ProtocolError)
+        tails.bind(msgspec.structs.astuple, plain_sends.pieces, plain_pulls.pieces, ProtocolError)
         decode_frames = frames.decode_frames
         read = headers.read
         read_sent_properties = headers.read_sent_properties
@@ -192,5 +197,7 @@ if os.environ.get("COMETMQ_PURE") != "1":
         IndexTail = tails.IndexTail  # type: ignore[misc]  # the stub says they are the same
         LogTail = tails.LogTail  # type: ignore[misc]
         QueueTail = tails.QueueTail  # type: ignore[misc]
+        PullPlan = tails.PullPlan  # type: ignore[misc]
+        PullTail = tails.PullTail  # type: ignore[misc]
         SendTail = tails.SendTail  # type: ignore[misc]
         _is_compiled = True

@@ -37,6 +37,27 @@ def dumps(properties: Mapping[str, str]) -> bytes:
     return "".join(lines).encode("ascii")
 
 
+def changed(data: bytes, changes: Mapping[str, str]) -> bytes:
+    """A file with other values: only their lines differ, comments stay, new keys come last."""
+    text = _text(data)
+    missing = dict(changes)
+    pieces: list[str] = []
+    position = 0
+    for line, begin, end in _entries(text):
+        key, _ = _entry(line)
+        if key in changes:
+            missing.pop(key, None)
+            written = f"{_written_key(key)}={_written_value(changes[key])}"
+            pieces += (text[position:begin], written)
+            position = end
+    pieces.append(text[position:])
+    kept = "".join(pieces)
+    if missing and kept and kept[-1] not in "\r\n":
+        kept += "\n"
+    encoding = "utf-8" if data == text.encode() else "latin-1"
+    return kept.encode(encoding) + dumps(missing)
+
+
 def _text(data: bytes | str) -> str:
     if isinstance(data, str):
         return data
@@ -48,18 +69,34 @@ def _text(data: bytes | str) -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments, blank ones and indentation, continued ones joined."""
+    return (line for line, _, _ in _entries(text))
+
+
+def _entries(text: str) -> Iterator[tuple[str, int, int]]:
+    """Each logical line, and where it begins and ends; its line end is not part of it."""
     pending: list[str] = []
-    for line in _LINE_END.split(text):
+    begin = 0
+    for line, line_begin, line_end in _physical_lines(text):
         rest = line.lstrip(_BLANKS)
-        if not pending and (not rest or rest[0] in "#!"):
-            continue
+        if not pending:
+            begin = line_begin
+            if not rest or rest[0] in "#!":
+                continue
         is_continued = len(_trailing_backslashes(rest)) % 2 == 1
         pending.append(rest[:-1] if is_continued else rest)
         if not is_continued:
-            yield "".join(pending)
+            yield "".join(pending), begin, line_end
             pending = []
     if pending:
-        yield "".join(pending)
+        yield "".join(pending), begin, len(text)
+
+
+def _physical_lines(text: str) -> Iterator[tuple[str, int, int]]:
+    position = 0
+    for match in _LINE_END.finditer(text):
+        yield text[position : match.start()], position, match.start()
+        position = match.end()
+    yield text[position:], position, len(text)
 
 
 def _trailing_backslashes(line: str) -> str:

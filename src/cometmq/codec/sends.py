@@ -8,11 +8,24 @@ plain ends it, and the caller looks at it closely.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from cometmq.codec import sent_properties
+from cometmq.codec.answer_pieces import (
+    MESSAGE_ID,
+    NOTHING,
+    NUMBER,
+    OPAQUE,
+    SAMPLE_ID,
+    SAMPLE_KEY,
+    SAMPLE_NUMBERS,
+    SAMPLE_OPAQUE,
+    UNIQUE_KEY,
+    Piece,
+    cut,
+)
 from cometmq.codec.sent_properties import Asks
 from cometmq.codec.sysflag import BROKER_FLAGS, TRANSACTION_MASK
 from cometmq.errors import ProtocolError
@@ -46,6 +59,8 @@ class SendTopic(Protocol):
     """Queue ids below it may be sent to."""
     put_count: int
     """Messages taken."""
+    put_bytes: int
+    """Bytes of their records."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -142,6 +157,7 @@ class SendTail:
             if result is None:
                 return number
             topic.put_count += 1
+            topic.put_bytes += result.end - result.physical_offset
             if not command.flag & 2:
                 message_id = f"{id_prefix}{result.physical_offset:016X}"
                 facts = message_id, queue_id, result.queue_offset, key
@@ -158,40 +174,14 @@ def is_quotable(key: str) -> bool:
     return is_short and key.isascii() and key.isprintable() and '"' not in key and "\\" not in key
 
 
-class Piece(NamedTuple):
-    """Bytes of an answer that are always the same, and what follows them."""
-
-    literal: bytes
-    kind: int
-
-
-MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, OPAQUE, NOTHING = range(6)
-
-_SAMPLE_OPAQUE: Final = 1_333_777_111
-_SAMPLE_QUEUE: Final = 1_444_777_222
-_SAMPLE_OFFSET: Final = 2_555_777_333_444
+QUEUE_ID, QUEUE_OFFSET = NUMBER, NUMBER + 1
 
 
 def pieces(answer: Answer, serialization: int) -> list[Piece]:
-    """Take an answer apart: what is written again and again, and where the facts go in between.
-
-    The compiled twin writes answers by putting facts between the pieces.
-    """
-    frame = answer(serialization, _SAMPLE_OPAQUE, "~id~", _SAMPLE_QUEUE, _SAMPLE_OFFSET, "~key~")
-    opaque = struct.pack(">i", _SAMPLE_OPAQUE) if serialization else b"%d" % _SAMPLE_OPAQUE
-    marks = {
-        MESSAGE_ID: b"~id~",
-        QUEUE_ID: b"%d" % _SAMPLE_QUEUE,
-        QUEUE_OFFSET: b"%d" % _SAMPLE_OFFSET,
-        UNIQUE_KEY: b"~key~",
-        OPAQUE: opaque,
-    }
-    places = sorted((frame.index(mark), kind, len(mark)) for kind, mark in marks.items())
-    found, position = [], 0
-    for place, kind, size in places:
-        found.append(Piece(frame[position:place], kind))
-        position = place + size
-    return [*found, Piece(frame[position:], NOTHING)]
+    """What an answer to a send is written of."""
+    queue_id, queue_offset, _ = SAMPLE_NUMBERS
+    frame = answer(serialization, SAMPLE_OPAQUE, SAMPLE_ID, queue_id, queue_offset, SAMPLE_KEY)
+    return cut(frame, serialization)
 
 
 def _json_answer(answer: Answer) -> Callable[[str, int, int, str, int], bytes]:

@@ -33,6 +33,9 @@ Waiter = tuple[asyncio.Future[Command], int]
 class Channel(Link):
     """One connection. Handlers answer and ask through it; it owns all its limits."""
 
+    on_refused: "Callable[[Command, Answer], None] | None" = None
+    """Told of every request that is answered with something else than success."""
+
     def __init__(
         self,
         routes: Routes,
@@ -102,6 +105,8 @@ class Channel(Link):
 
     def reply(self, request: Command, answer: Answer) -> None:
         """Answer a request, unless it was one-way."""
+        if answer.code and self.on_refused is not None:
+            self.on_refused(request, answer)
         self.reply_parts(request, answer.code, answer.remark, answer.header, (answer.body,))
 
     def succeed(self, request: Command, header: Header) -> None:

@@ -51,16 +51,40 @@ class Count:
 class Distribution:
     """How many observations were at most as large as each bound."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counts", "_sum", "largest")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)  # each on its own; the last is above all bounds
         self._sum = 0.0
+        self.largest = 0.0
 
     def observe(self, value: float) -> None:
         self._counts[bisect.bisect_left(self._bounds, value)] += 1
         self._sum += value
+        if value > self.largest:
+            self.largest = value
+
+    @property
+    def count(self) -> int:
+        """How many observations there were."""
+        return sum(self._counts)
+
+    def count_to(self, bound: float) -> int:
+        """How many were at most ``bound``, which must be one of the bounds."""
+        return sum(self._counts[: self._bounds.index(bound) + 1])
+
+    def quantile(self, share: float) -> float:
+        """A bound that this share of the observations does not exceed; 0.0 without any.
+
+        Never more than the largest of them.
+        """
+        wanted, count = share * self.count, 0
+        for bound, own in zip((*self._bounds, math.inf), self._counts, strict=True):
+            count += own
+            if count >= wanted:
+                return min(bound, self.largest)
+        return self.largest
 
     def samples(self, labels: tuple[tuple[str, str], ...]) -> Iterator[Sample]:
         count = 0
@@ -130,13 +154,17 @@ class Registry:
         labels: Labels = (),
     ) -> None:
         """Something that is: ``read`` is asked each time, with labels for a number by values."""
+        self._read(name, "gauge", text, read, labels)
 
-        def samples() -> Iterator[Sample]:
-            got = read()
-            for values, value in (got if isinstance(got, Mapping) else {(): got}).items():
-                yield Sample("", tuple(zip(labels, values, strict=True)), value)
-
-        self._register(name, "gauge", text, samples)
+    def total(
+        self,
+        name: str,
+        text: str,
+        read: Callable[[], float | Mapping[Labels, float]],
+        labels: Labels = (),
+    ) -> None:
+        """Something that happens and is counted elsewhere: its name ends in ``_total``."""
+        self._read(name, "counter", text, read, labels)
 
     def expose(self) -> str:
         """Everything, as text."""
@@ -145,6 +173,21 @@ class Registry:
             lines += (f"# HELP {name} {_escaped(text)}", f"# TYPE {name} {kind}")
             lines += [_line(name, sample) for sample in samples()]
         return "\n".join([*lines, ""])
+
+    def _read(
+        self,
+        name: str,
+        kind: str,
+        text: str,
+        read: Callable[[], float | Mapping[Labels, float]],
+        labels: Labels,
+    ) -> None:
+        def samples() -> Iterator[Sample]:
+            got = read()
+            for values, value in (got if isinstance(got, Mapping) else {(): got}).items():
+                yield Sample("", tuple(zip(labels, values, strict=True)), value)
+
+        self._register(name, kind, text, samples)
 
     def _register(
         self, name: str, kind: str, text: str, samples: Callable[[], Iterable[Sample]]
@@ -164,7 +207,8 @@ def _number(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
         return "NaN"
-    return repr(value)
+    # A truth is a number, too, but would be written as a word.
+    return repr(int(value) if isinstance(value, bool) else value)
 
 
 def _escaped(text: str) -> str:

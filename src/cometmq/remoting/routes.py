@@ -56,6 +56,10 @@ class Routes:
         assert code not in self._by_code, code
         self._by_code[code] = handler
 
+    def wrap(self, make: Callable[[int, BatchHandler], BatchHandler]) -> None:
+        """Put something around every handler there is; ``make`` gets its code and itself."""
+        self._by_code = {code: make(code, handler) for code, handler in self._by_code.items()}
+
     def set_gate(self, gate: Gate) -> None:
         """Let every request pass ``gate`` first; what it answers goes out instead."""
         self._gate = gate

@@ -6,11 +6,12 @@ import errno
 from collections.abc import Callable, Iterator
 
 from cometmq import logs
+from cometmq.codec.command import Command
 from cometmq.errors import CometError
 from cometmq.remoting.budget import PartialFrames
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.config import ChannelSettings, ServerSettings, TlsServerSettings
-from cometmq.remoting.routes import Routes
+from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.tls import server_door
 
 _log = logs.get_logger("cometmq.remoting")
@@ -53,7 +54,7 @@ class Server:
 
     ``start`` binds and serves (``bind`` and ``serve`` do it in two steps); ``stop`` closes the
     door, lets requests in work finish (bounded) and ends all connections. ``on_closed`` is told of
-    every connection that ended.
+    every connection that ended, ``on_refused`` of every request that was not answered with success.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class Server:
         channel_settings: ChannelSettings | None = None,
         tls: TlsServerSettings | None = None,
         on_closed: Callable[[Channel], None] | None = None,
+        on_refused: Callable[[Command, Answer], None] | None = None,
     ) -> None:
         self._routes = routes
         self._settings = settings or ServerSettings()
         self._channel_settings = channel_settings or ChannelSettings()
         self._door = server_door(tls or TlsServerSettings())
         self._on_closed = on_closed
+        self._on_refused = on_refused
         self._budget = PartialFrames(self._settings.partial_frames_bytes_max)
         self._channels: set[Channel] = set()
         self._listeners: list[asyncio.Server] = []
@@ -164,6 +167,7 @@ class Server:
             on_opened=self._channels.add,
             on_closed=self._forget,
         )
+        channel.on_refused = self._on_refused
         if self._is_stopping:  # it had been waiting to be accepted
             channel.close("the server stops")
         return channel

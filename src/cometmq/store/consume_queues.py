@@ -109,11 +109,15 @@ class ConsumeQueues:
             self._files.remove(Path(path))
         return len(paths)
 
-    def delete_topic(self, topic: str) -> int:
-        """Forget a topic's queues and remove their files; how many queues it had."""
+    def delete_topic(self, topic: str, *, queues_max: int | None = None) -> int:
+        """Forget a topic's queues, or some of them, and remove their files; how many."""
         found = [key for key in self.table if key[0] == topic]
-        for key in found:
+        if not found:
+            return 0
+        gone = found[:queues_max]
+        for key in gone:
             queue = self.table.pop(key)
+            self.tails.get(topic, {}).pop(key[1], None)
             # The newest first: a crash meanwhile leaves no gap.
             for begin in reversed(queue.file_begins):
                 self._mappings.forget(queue.path(begin))
@@ -121,10 +125,11 @@ class ConsumeQueues:
             for path in reversed(self._layout.extension_files.pop(key, [])):
                 self._mappings.forget(str(path))
                 self._files.remove(path)
-        self.tails.pop(topic, None)
-        for folder_of in (self._layout.queue_folder, self._layout.extension_folder):
-            self._files.remove_folder(folder_of(topic, 0).parent)
-        return len(found)
+        if len(gone) == len(found):
+            self.tails.pop(topic, None)
+            for folder_of in (self._layout.queue_folder, self._layout.extension_folder):
+                self._files.remove_folder(folder_of(topic, 0).parent)
+        return len(gone)
 
     def mark_dirty(self, queue: ConsumeQueue) -> None:
         """Remember to sync the queue; called after an entry was appended."""

@@ -65,6 +65,8 @@ class Flusher:
         self._clock = clock
         # Called after commits, flushes and the failure, on whatever thread did them.
         self._on_progress = on_progress
+        # Told how many seconds each flush of the log took, on the same thread.
+        self.on_flushed: Callable[[float], None] | None = None
         # Everything before this log position is on disk, in log, queues and index.
         self.vouched = vouched
         # One at a time: the thread, or somebody who flushes by hand.
@@ -90,6 +92,12 @@ class Flusher:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def use(self, settings: StoreSettings) -> None:
+        """Flush at other intervals from now on; whether there is a pool stays as it is."""
+        with self._wake:
+            self._settings = settings
+            self._wake.notify()
 
     def request(self) -> None:
         """A sender waits: flush the log as soon as the sync under way is done."""
@@ -143,11 +151,10 @@ class Flusher:
         self._on_progress()
 
     def _run(self) -> None:
-        interval = self._shortest_interval()
         while True:
             with self._wake:
                 if not self._is_requested and not self._is_stopping:
-                    self._wake.wait(interval)
+                    self._wake.wait(self._shortest_interval())
                 if self._is_stopping:
                     return
             try:
@@ -195,7 +202,10 @@ class Flusher:
 
     def _flush_log(self) -> None:
         if self._marks.committed > self._marks.flushed:
+            began = self._clock.monotonic()
             self._marks.move_flushed(self._log.flush())
+            if self.on_flushed is not None:
+                self.on_flushed(self._clock.monotonic() - began)
 
     def _serve_waiting(self) -> None:
         """Flush the log for a sender who waits, between other files."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import msgspec
 
 from cometmq.clock import SystemClock
 from cometmq.codec import core
+from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.message_id import decode_offset_id
-from cometmq.errors import StoreError, StoreLocked
+from cometmq.errors import RemoteProtocolError, StoreError, StoreLocked
 from cometmq.logs import get_logger
 from cometmq.store.config import FlushMode, StoreSettings
 from cometmq.store.consume_queues import Boundary
@@ -24,7 +25,7 @@ from cometmq.store.retention import DiskState, DiskWatch, LogFileFacts, Place, R
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from _typeshed import ReadableBuffer
@@ -32,12 +33,15 @@ if TYPE_CHECKING:
     from cometmq.clock import Clock
     from cometmq.codec.command import Command
     from cometmq.codec.headers.send import SendMessage
+    from cometmq.codec.pulls import Answer as PullAnswer
+    from cometmq.codec.pulls import OnlineGroup
     from cometmq.codec.sends import Answer, SendTopic
     from cometmq.store.consume_queue import ConsumeQueue
     from cometmq.store.files import Files
     from cometmq.store.retention import MayDelete
     from cometmq.store.watermarks import Watermarks
 
+H = TypeVar("H", "SendMessage", "PullMessage")
 _log = get_logger(__name__)
 
 
@@ -221,7 +225,7 @@ class MessageStore:
             addition,
             store_host,
             id_prefix,
-            core.read,
+            _read_plain,
             answer,
         )
 
@@ -299,6 +303,24 @@ class MessageStore:
             self._table.get((topic, queue_id)), offset, limits or self._limits, tags, accept
         )
 
+    def pull_tail(
+        self,
+        online: Mapping[str, OnlineGroup],
+        *,
+        answer: PullAnswer,
+        commit: Callable[[str, str, int, int], object],
+    ) -> core.PullTail:
+        """What answers plain pulls from this store, see ``codec.pulls``; used by ``take_pulls``."""
+        files, queues = self._log.files, self._queues.tails
+        return core.PullTail(files, queues, online, _read_plain, answer, commit)
+
+    def take_pulls(
+        self, tail: core.PullTail, commands: Sequence[Command], begin: int, frames: list[bytes]
+    ) -> int:
+        """Answer pulls from ``commands[begin]`` on, as ``PullTail.take`` does; where it ended."""
+        log_end, warm_begin = self.watermarks.committed, self._reader.warm_begin
+        return tail.take(commands, begin, PullMessage, warm_begin, log_end, frames)
+
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The whole record at a log position, to be released; None when there is none."""
         return self._log.record_at(physical_offset)
@@ -327,6 +349,12 @@ class MessageStore:
         return self._index.query(
             topic, key, limit=limit, begin_ms=begin_ms, end_ms=end_ms, kind=kind
         )
+
+    @property
+    def index_end(self) -> tuple[int, int]:
+        """Log position and store time of the newest message that can be found by key; or zeros."""
+        index = self._index
+        return (0, 0) if index is None else (index.end_offset, index.end_timestamp)
 
     def offset_at_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER
@@ -370,6 +398,16 @@ class MessageStore:
         return self._log.begin
 
     @property
+    def log_files(self) -> list[LogFileFacts]:
+        """The files of the log, oldest first."""
+        return self._file_facts()
+
+    @property
+    def retention(self) -> Retention:
+        """What decides which log files go, for those who need them for longer."""
+        return self._retention
+
+    @property
     def log_end(self) -> int:
         return self.watermarks.appended
 
@@ -393,6 +431,21 @@ class MessageStore:
             self._update_refusal()
         return done
 
+    def use(self, settings: StoreSettings) -> None:
+        """Flush, clean and read as ``settings`` say from now on.
+
+        What files, messages and the pool are like stays as it was when the store was opened.
+        Raises SettingsError, and nothing is changed, for hours that are none.
+        """
+        self._retention.use(settings)
+        self._disk.use(settings)
+        self._flusher.use(settings)
+        self.settings = settings
+
+    def on_flushed(self, callback: Callable[[float], None]) -> None:
+        """Have ``callback`` told, on another thread, how many seconds each flush has taken."""
+        self._flusher.on_flushed = callback
+
     def on_arrival(self, callback: Callable[[set[ConsumeQueue]], None]) -> None:
         """Have ``callback`` told, after each dispatch, which queues got messages."""
         self._dispatcher.on_arrival = callback
@@ -403,6 +456,14 @@ class MessageStore:
         self._dispatcher.catch_up()
         self._flusher.flush_all()
         self._update_refusal()
+
+    def vouch(self) -> None:
+        """Block until what is dispatched by now is on disk, checkpoint included; on any thread.
+
+        Whoever opens the directory after a crash goes on from there: what was deleted stays so.
+        """
+        if not self._is_closed:
+            self._flusher.flush_all()
 
     def flush_step(self) -> None:
         """Flush what is due by now; the flusher's thread does it by itself."""
@@ -435,11 +496,14 @@ class MessageStore:
         self._update_refusal()
         return deleted
 
-    def delete_topic(self, topic: str) -> int:
-        """Forget the queues of a topic; how many. Its records stay in the log until they expire."""
+    def delete_topic(self, topic: str, *, queues_max: int | None = None) -> int:
+        """Forget the queues of a topic; how many. Its records stay in the log until they expire.
+
+        With ``queues_max`` some of the queues, until there is none left: files take their time.
+        """
         self._flusher.commit_all()
         self._dispatcher.catch_up()
-        return self._queues.delete_topic(topic)
+        return self._queues.delete_topic(topic, queues_max=queues_max)
 
     def close(self) -> None:
         """Dispatch and flush everything and let go of the directory; harmless when done twice.
@@ -602,3 +666,15 @@ class MessageStore:
             self._refusal = self._disk.reason
         else:
             self._refusal = ""
+
+
+def _read_plain(command: Command, header_type: type[H]) -> H:
+    """The header of a request without a field of ours; others are refused, and so not plain.
+
+    The compiled core has read nearly all headers by itself, but leaves those that have a ``Rare``
+    field to the plain rules: so only they are looked at here.
+    """
+    header = core.read(command, header_type)
+    if header.is_extended:
+        raise RemoteProtocolError("a request with an extension")
+    return header

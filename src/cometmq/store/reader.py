@@ -33,6 +33,11 @@ class Reader:
         # How much of the log's end is taken to be in memory.
         self._warm_bytes = memory_bytes() * settings.memory_percent // 100
 
+    @property
+    def warm_begin(self) -> int:
+        """Records from this log position on are taken to be in memory."""
+        return self._marks.committed - self._warm_bytes
+
     def get(
         self,
         queue: ConsumeQueue | None,

@@ -59,6 +59,10 @@ class DiskWatch:
         # Log paths that should get no new files while there are others.
         self.full_paths: frozenset[Path] = frozenset()
 
+    def use(self, settings: StoreSettings) -> None:
+        """Judge by other limits from the next measurement on."""
+        self._settings = settings
+
     def observe(self, log: Sequence[Place], queues: Place) -> DiskState:
         """Take new measurements: of every path that takes log files, and of the queues' path.
 
@@ -117,6 +121,13 @@ class DiskWatch:
         return f"{facts}; expired files are deleted at any hour"
 
 
+class Hold(NamedTuple):
+    """``name`` still needs the log from ``offset`` on."""
+
+    name: str
+    offset: int
+
+
 class LogFileFacts(NamedTuple):
     """A file of the log with positions ``[begin, end)``; ``is_last``: messages go there now."""
 
@@ -139,8 +150,10 @@ def local_hour(now_ms: int) -> int:
 class Retention:
     """Which log files go now.
 
-    ``may_delete`` has the last word on each, also when the disk is full; when it raises, that
-    counts as no.
+    ``hold`` tells who still needs the log and from where on; only files before that go. It does not
+    count when the disk is so full that files go whatever their age: then messages that are in no
+    archive are lost, and the log says so. ``may_delete`` has the last word on each, also then; when
+    it raises, that counts as no.
     """
 
     def __init__(
@@ -154,10 +167,21 @@ class Retention:
         self._hours = _hours(settings)
         self._may_delete = may_delete
         self._hour_of = hour_of
+        self.hold: Callable[[], Hold | None] = _nobody
+        # Files that went although somebody needed them.
+        self.overridden_count = 0
         # The file that should have gone in the last round and was not allowed to.
         self.held_back: LogFileFacts | None = None
         # The file about which a failing hook was reported; once each is enough.
         self._reported: Path | None = None
+        # The same for files that are kept for somebody, and for those that could not be.
+        self._told_kept: Path | None = None
+        self._told_overridden: Path | None = None
+
+    def use(self, settings: StoreSettings) -> None:
+        """Go by other settings from the next round on; SettingsError when they make no sense."""
+        self._hours = _hours(settings)
+        self._settings = settings
 
     def expired(
         self,
@@ -180,15 +204,46 @@ class Retention:
         going: list[LogFileFacts] = []
         if not is_time:
             return going
+        hold = self.hold()
         for file in files[: self._settings.clean_files_max]:
             is_old = file.modified_ms <= modified_ms_max
-            if file.is_last or not (is_old or is_forced) or not self._may_go(file):
+            if file.is_last or not (is_old or is_forced):
+                break
+            if not self._may_go(file) or not self._is_released(file, hold, is_forced=is_forced):
                 break
             going.append(file)
         return going
 
     def _is_hour(self, now_ms: int) -> bool:
         return self._hour_of(now_ms) in self._hours
+
+    def _is_released(self, file: LogFileFacts, hold: Hold | None, *, is_forced: bool) -> bool:
+        if hold is None or file.end <= hold.offset:
+            return True
+        if not is_forced:
+            self.held_back = file
+            if self._told_kept != file.path:
+                self._told_kept = file.path
+                _log.warning(
+                    "file=%s is expired and kept: archive=%s has only got to %d; let it go on, or"
+                    " remove it; when the disk is more than %d %% full the file goes",
+                    file.path,
+                    hold.name,
+                    hold.offset,
+                    self._settings.disk_force_percent,
+                )
+            return False
+        if self._told_overridden != file.path:
+            self._told_overridden = file.path
+            self.overridden_count += 1
+            _log.error(
+                "file=%s goes before it was archived, the disk is too full: archive=%s has only got"
+                " to %d",
+                file.path,
+                hold.name,
+                hold.offset,
+            )
+        return True
 
     def _may_go(self, file: LogFileFacts) -> bool:
         if self._may_delete is None:
@@ -203,6 +258,10 @@ class Retention:
         if not may_go:
             self.held_back = file
         return may_go
+
+
+def _nobody() -> Hold | None:
+    return None
 
 
 def _hours(settings: StoreSettings) -> frozenset[int]:

@@ -7,6 +7,7 @@ from cometmq.codec import core
 from cometmq.codec.codes import LanguageCode, RequestCode
 from cometmq.codec.command import Command, CommandFlag, Serialization
 from cometmq.codec.headers.base import Header
+from cometmq.codec.headers.pull import PullMessageResponse
 from cometmq.codec.headers.send import SendMessageResponse
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.routes import Answer, Routes, failure
@@ -110,7 +111,9 @@ class FakeChannel(Channel):
     def answer_with(self, frames: list[bytes]) -> None:
         if self.is_open:
             for answer in core.decode_frames(b"".join(frames))[0]:
-                header = core.read(answer, SendMessageResponse)
+                is_send = "msgId" in answer.ext_fields
+                kind = SendMessageResponse if is_send else PullMessageResponse
+                header: Header = core.read(answer, kind)
                 self.replies.append(
                     Reply(answer.opaque, answer.code, answer.remark, header, answer.body)
                 )

@@ -174,3 +174,124 @@ def test_a_deleted_group_leaves_nothing_in_a_file_of_5_5(tmp_path: Path) -> None
     assert left.pull_offset_table
     keys = [*left.offset_table, *left.pull_offset_table, *left.group_topic_map]
     assert not [key for key in keys if key.endswith("GID_plain")]
+
+
+class TestResets:
+    def test_a_reset_is_told_once(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.commit("g", "orders", 0, 17)
+        assert not offsets.has_resets
+
+        assert offsets.reset("g", "orders", 0, 3)
+
+        assert offsets.has_resets
+        assert offsets.get("g", "orders", 0) == 3
+        assert offsets.take_reset("g", "orders", 1) is None
+        assert offsets.take_reset("h", "orders", 0) is None
+        assert offsets.take_reset("g", "orders", 0) == 3
+        assert not offsets.has_resets
+        assert offsets.take_reset("g", "orders", 0) is None
+
+    def test_nothing_else_counts_until_it_is(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.reset("g", "orders", 0, 3)
+
+        assert offsets.commit("g", "orders", 0, 17)
+        assert offsets.get("g", "orders", 0) == 3
+
+        offsets.take_reset("g", "orders", 0)
+        offsets.commit("g", "orders", 0, 17)
+        assert offsets.get("g", "orders", 0) == 17
+
+    def test_the_last_of_several_counts(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.reset("g", "orders", 0, 3)
+        offsets.reset("g", "orders", 0, 8)
+
+        assert offsets.take_reset("g", "orders", 0) == 8
+        assert not offsets.has_resets
+
+    def test_who_asked_is_told_unless_he_begins_there(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        for asked, pulled, expected in ((0, 3, 3), (1, 4, 3), (1, 3, None)):
+            offsets.reset("g", "orders", 0, 3)
+            if asked:
+                offsets.note_asked("g", "orders", 0)
+
+            assert offsets.take_reset("g", "orders", 0, pulled) == expected
+            assert not offsets.has_resets
+
+    def test_they_go_with_the_group_and_with_the_topic(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+
+        offsets.reset("g", "orders", 0, 3)
+        assert offsets.delete_group("g") == 1
+        assert not offsets.has_resets
+
+        offsets.reset("g", "orders", 0, 3)
+        assert offsets.delete_topic("orders") == 1
+        assert not offsets.has_resets
+
+    def test_they_are_not_kept_for_ever(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.reset("g", "orders", 0, 3, 100.0)
+        offsets.reset("g", "orders", 1, 4, 200.0)
+        offsets.reset("h", "orders", 1, 4, 100.0)
+
+        offsets.drop_expired_resets(99.0)
+        assert offsets.is_reset("g", "orders", 0)
+        offsets.drop_expired_resets(100.0)
+        assert not offsets.is_reset("g", "orders", 0)
+        assert offsets.is_reset("g", "orders", 1)
+        assert offsets.get("g", "orders", 0) == 3
+        offsets.drop_expired_resets(200.0)
+        assert not offsets.has_resets
+
+    def test_they_are_no_more_than_there_are_offsets(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path, offsets_max=1)
+        offsets.commit("g", "orders", 0, 1)
+
+        assert not offsets.reset("g", "orders", 1, 3)
+        assert not offsets.has_resets
+        assert offsets.reset("g", "orders", 0, 3)
+
+    def test_the_offset_is_saved_and_what_is_pending_is_not(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.reset("g", "orders", 0, 3)
+        save(tmp_path, offsets=offsets)
+
+        opened = consumer_offsets(tmp_path)
+
+        assert opened.get("g", "orders", 0) == 3
+        assert not opened.has_resets
+
+
+class TestClones:
+    def test_a_group_gets_what_another_one_has(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.commit("g", "orders", 0, 5)
+        offsets.commit("h", "orders", 1, 9)
+        offsets.commit("h", "orders", 2, 9)
+        offsets.reset("h", "orders", 0, 1)
+
+        assert offsets.clone("g", "h", "orders")
+
+        assert offsets.of("h", "orders") == {0: 5}
+        assert (len(offsets), offsets.has_resets) == (2, False)
+        offsets.commit("h", "orders", 0, 6)
+        assert offsets.get("g", "orders", 0) == 5
+
+    def test_of_nothing_nothing_comes(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        offsets.commit("h", "orders", 1, 9)
+
+        assert offsets.clone("g", "h", "orders")
+        assert offsets.of("h", "orders") == {1: 9}
+
+    def test_a_full_table_takes_no_copy(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path, offsets_max=3)
+        for queue_id in range(2):
+            offsets.commit("g", "orders", queue_id, 5)
+
+        assert not offsets.clone("g", "h", "orders")
+        assert len(offsets) == 2

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cometmq.codec.bodies.clients import ConsumerData, HeartbeatData
 from cometmq.codec.codes import RequestCode, ResponseCode
@@ -32,6 +33,91 @@ def subscribe(
     consumer = ConsumerData(GROUP, message_model=model, subscription_data_set=(wanted,))
     data = HeartbeatData("client", consumer_data_set=(consumer,))
     path.clients.heartbeat(path.channel, data, language=0, version=407)
+
+
+class TestAgain:
+    """The second pull of a group is answered by what was found out about the first."""
+
+    def test_it_goes_on_where_the_first_ended(self, path: DataPath) -> None:
+        for number in range(5):
+            path.send(b"%d" % number)
+
+        replies = [path.pull(offset, max_msg_nums=2)[0] for offset in (0, 2, 4)]
+
+        assert [bodies(reply) for reply in replies] == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+        assert [[reply.ext[name] for name in OFFSETS] for reply in replies] == [
+            ["2", "0", "5", "0"],
+            ["4", "0", "5", "0"],
+            ["5", "0", "5", "0"],
+        ]
+        assert path.pulls.taken[TOPIC, GROUP][0] == 5
+
+    def test_a_group_that_may_no_longer_consume_is_refused(self, path: DataPath) -> None:
+        path.send()
+        path.pull()
+        path.pull()
+
+        path.groups.put(SubscriptionGroupConfig(GROUP, consume_enable=False))
+
+        assert path.pull()[0].code == ResponseCode.NO_PERMISSION
+
+    def test_a_topic_that_is_no_longer_readable_is_refused(self, path: DataPath) -> None:
+        path.send()
+        path.pull()
+
+        config = path.topics.by_name[TOPIC].config
+        path.topics.put(structs.replace(config, perm=2))
+
+        assert path.pull()[0].code == ResponseCode.NO_PERMISSION
+
+    def test_a_topic_that_is_deleted_is_unknown(self, path: DataPath) -> None:
+        path.send()
+        path.pull()
+
+        path.topics.delete(TOPIC)
+
+        assert path.pull()[0].code == ResponseCode.TOPIC_NOT_EXIST
+
+    def test_a_queue_that_is_no_longer_read_is_refused(self, path: DataPath) -> None:
+        path.send(queue_id=3)
+        assert path.pull(queue_id=3)[0].code == ResponseCode.SUCCESS
+
+        config = path.topics.by_name[TOPIC].config
+        path.topics.put(structs.replace(config, read_queue_nums=3))
+
+        assert path.pull(queue_id=3)[0].code == ResponseCode.INVALID_PARAMETER
+
+    def test_a_changed_subscription_counts_at_once(self, path: DataPath) -> None:
+        for tag in ("red", "blue"):
+            path.send(tag.encode(), asked={"TAGS": tag})
+        subscribe(path, sub_string="red", code_set=(112785,), tags_set=("red",))
+        before = [path.pull(sys_flag=FROM_HEARTBEAT, sub_version=5)[0] for _ in range(2)]
+
+        subscribe(path, sub_string="*", sub_version=6)
+
+        (after,) = path.pull(sys_flag=FROM_HEARTBEAT, sub_version=6)
+        assert [bodies(reply) for reply in before] == [[b"red"], [b"red"]]
+        assert bodies(after) == [b"red", b"blue"]
+
+    def test_a_group_that_was_reset_is_sent_elsewhere(self, path: DataPath) -> None:
+        for _ in range(3):
+            path.send()
+        path.pull()
+        path.offsets.reset(GROUP, TOPIC, 0, 1)
+
+        (told,) = path.pull(2)
+
+        assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert [told.ext[name] for name in OFFSETS] == ["1", "0", "3", "0"]
+        assert path.pull(2)[0].code == ResponseCode.SUCCESS
+
+    def test_its_commit_is_noted(self, path: DataPath) -> None:
+        path.send()
+        path.pull()
+
+        path.pull(sys_flag=NO_WAIT | 1, commit_offset=1)
+
+        assert path.offsets.get(GROUP, TOPIC, 0) == 1
 
 
 class TestFound:

@@ -57,6 +57,7 @@ REQUESTS_WITHOUT_FIELDS = {
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
     RequestCode.GET_BROKER_HA_STATUS,
     RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.COMET_LOG_STATUS,
 }
 
 SEND_EXT = {
@@ -97,12 +98,14 @@ def test_a_header_is_found_by_the_plain_number() -> None:
 
 def test_long_and_short_sends_have_the_same_attributes_in_the_same_order() -> None:
     assert SendMessageV2.__struct_fields__ == SendMessage.__struct_fields__
-    assert SendMessageV2.__struct_encode_fields__ == tuple("abcdefghijklmn")
-    assert SendMessage.__struct_encode_fields__[-4:] == (
+    ours = ("cometProducerId", "cometSequence")
+    assert SendMessageV2.__struct_encode_fields__ == (*"abcdefghijklmn", *ours)
+    assert SendMessage.__struct_encode_fields__[-6:] == (
         "unitMode",
         "maxReconsumeTimes",
         "batch",
         "bname",
+        *ours,
     )
 
 

@@ -90,3 +90,33 @@ def test_what_java_s_reader_would_change_is_escaped() -> None:
 
     assert written == (b"a\\ b\\:c\\=d\\#=\\ x\\\\y\\n\\t \\u00E9\\uD83D\\uDE00\n\\#k=\\u0001\n")
     assert java_properties.loads(written) == properties
+
+
+def test_a_changed_file_differs_in_the_changed_lines_only() -> None:
+    before = (
+        b"# ours\n\nbrokerName = a\nflushDiskType:ASYNC_FLUSH  \n! kept\n"
+        b"namesrvAddr=\\\n  10.0.0.1:9876\nlast=1"
+    )
+
+    after = java_properties.changed(
+        before, {"flushDiskType": "SYNC_FLUSH", "namesrvAddr": "ns:9876", "new key": " 1"}
+    )
+
+    assert after == (
+        b"# ours\n\nbrokerName = a\nflushDiskType=SYNC_FLUSH\n! kept\n"
+        b"namesrvAddr=ns:9876\nlast=1\nnew\\ key=\\ 1\n"
+    )
+    assert java_properties.loads(after)["new key"] == " 1"
+
+
+def test_every_occurrence_of_a_key_is_changed_and_line_ends_stay() -> None:
+    assert java_properties.changed(b"a=1\r\na=2\r\n", {"a": "3"}) == b"a=3\r\na=3\r\n"
+
+
+def test_an_empty_file_gets_the_changes() -> None:
+    assert java_properties.changed(b"", {"a": "1"}) == b"a=1\n"
+
+
+@pytest.mark.parametrize("data", ["#ä\n".encode(), b"#\xe4\n"])
+def test_bytes_that_do_not_change_stay_what_they_are(data: bytes) -> None:
+    assert java_properties.changed(data, {"a": "ä"}) == data + b"a=\\u00E4\n"

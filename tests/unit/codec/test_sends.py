@@ -38,6 +38,7 @@ class Topic:
     def __init__(self, queue_count: int) -> None:
         self.queue_count = queue_count
         self.put_count = 0
+        self.put_bytes = 0
 
 
 class Place:
@@ -123,6 +124,7 @@ def test_a_plain_send_is_stored_and_answered(form: int) -> None:
         f"{PREFIX}{3 * FILE_BYTES:016X}", 2, 0, "A1", "region", "true"
     )
     assert place.topics["orders"].put_count == 1
+    assert place.topics["orders"].put_bytes == place.log.position
 
 
 @pytest.mark.parametrize("form", [0, 1])
@@ -236,8 +238,8 @@ def test_both_cores_do_the_same(seed: int) -> None:
 
     assert one.log.position == other.log.position
     assert one.log.target[:] == other.log.target[:]
-    counts = [topic.put_count for topic in one.topics.values()]
-    assert counts == [topic.put_count for topic in other.topics.values()]
+    counts = [(topic.put_count, topic.put_bytes) for topic in one.topics.values()]
+    assert counts == [(topic.put_count, topic.put_bytes) for topic in other.topics.values()]
 
 
 def test_the_header_with_long_names_is_taken_too() -> None:

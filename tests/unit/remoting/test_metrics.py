@@ -106,3 +106,45 @@ def test_a_name_is_given_once() -> None:
 def test_bounds_must_grow() -> None:
     with pytest.raises(AssertionError):
         Registry().histogram("a_seconds", "A.", bounds=(1.0, 0.5))
+
+
+def test_a_truth_is_written_as_a_number() -> None:
+    registry = Registry()
+    registry.gauge("cometmq_is_up", "Up.", lambda: True)
+
+    assert registry.expose().endswith("cometmq_is_up 1\n")
+
+
+def test_what_is_counted_elsewhere_is_a_counter_all_the_same() -> None:
+    registry = Registry()
+    registry.total("cometmq_puts_total", "Puts.", lambda: {("a",): 2}, ("topic",))
+
+    assert registry.expose() == (
+        "# HELP cometmq_puts_total Puts.\n"
+        "# TYPE cometmq_puts_total counter\n"
+        'cometmq_puts_total{topic="a"} 2\n'
+    )
+
+
+def test_a_distribution_tells_counts_and_quantiles() -> None:
+    times = metrics.Distribution((0.1, 0.5, 1.0))
+    empty = times.quantile(0.99)
+
+    for value in (0.05, 0.05, 0.3, 0.7):
+        times.observe(value)
+
+    assert empty == 0.0
+    assert times.count == 4
+    assert (times.count_to(0.1), times.count_to(0.5), times.count_to(1.0)) == (2, 3, 4)
+    assert times.quantile(0.5) == 0.1
+    assert times.quantile(0.75) == 0.5
+    assert times.quantile(0.99) == times.largest == 0.7, "not more than the largest"
+
+
+def test_what_is_above_all_bounds_counts_for_quantiles() -> None:
+    times = metrics.Distribution((0.1,))
+
+    times.observe(7.0)
+
+    assert times.count_to(0.1) == 0
+    assert times.quantile(0.5) == 7.0

@@ -14,6 +14,7 @@ from cometmq.store.files import DiskUsage
 from cometmq.store.retention import (
     DiskState,
     DiskWatch,
+    Hold,
     LogFileFacts,
     MayDelete,
     Place,
@@ -424,3 +425,64 @@ class TestHook:
             f"{file.path}: not deleted, asking whether it may go failed" for file in files[:2]
         ]
         assert all("the archive is away" in (record.exc_text or "") for record in caplog.records)
+
+
+class TestHold:
+    """Files that an archive still needs."""
+
+    @staticmethod
+    def held_at(offset: int, **changes: Any) -> Retention:
+        retention = Retention(settings(**changes))
+        retention.hold = lambda: Hold("lake", offset)
+        return retention
+
+    @pytest.mark.parametrize(
+        ("offset", "gone"), [(0, []), (99, []), (100, [0]), (250, [0, 100]), (999, [0, 100, 200])]
+    )
+    def test_only_files_that_lie_before_it_go(self, offset: int, gone: list[int]) -> None:
+        retention = self.held_at(offset)
+
+        found = retention.expired(log_files(100, 100, 100, 0), now_ms=NOW_MS, state=CLEANING)
+
+        assert begins(found) == gone
+        assert (retention.held_back is None) == (offset == 999)
+
+    def test_that_a_file_is_kept_is_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        retention = self.held_at(50)
+
+        for _ in range(3):
+            retention.expired(log_files(100, 0), now_ms=NOW_MS, state=CLEANING)
+
+        (line,) = caplog.messages
+        assert "is expired and kept: archive=lake has only got to 50" in line
+
+    @pytest.mark.parametrize("state", [FORCING, REFUSING])
+    def test_a_full_disk_counts_for_more_and_it_is_said(
+        self, state: DiskState, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        retention = self.held_at(100)
+
+        retention.expired(log_files(5, 5, 0), now_ms=NOW_MS, state=state)
+        found = retention.expired(log_files(5, 5, 0), now_ms=NOW_MS, state=state)
+
+        assert begins(found) == [0, 100]
+        assert retention.overridden_count == 1
+        (line,) = caplog.messages
+        assert "goes before it was archived, the disk is too full: archive=lake" in line
+
+    def test_unless_nothing_may_be_deleted_by_force(self) -> None:
+        retention = self.held_at(100, is_forced_cleaning_allowed=False)
+
+        found = retention.expired(log_files(100, 100, 0), now_ms=NOW_MS, state=REFUSING)
+
+        assert begins(found) == [0]
+        assert retention.overridden_count == 0
+
+    def test_what_may_not_go_for_other_reasons_is_not_said_to_go(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        retention = Retention(settings(), may_delete=lambda *_: False)
+        retention.hold = lambda: Hold("lake", 0)
+
+        assert retention.expired(log_files(100, 0), now_ms=NOW_MS, state=FORCING) == []
+        assert caplog.messages == []

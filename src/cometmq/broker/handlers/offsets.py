@@ -57,6 +57,8 @@ class OffsetHandlers:
         said = core.read(command, QueryConsumerOffset)
         offset = self._offsets.get(said.consumer_group, said.topic, said.queue_id)
         if offset >= 0:
+            if self._offsets.has_resets:
+                self._offsets.note_asked(said.consumer_group, said.topic, said.queue_id)
             return Answer(header=OffsetResponse(offset))
         if said.set_zero_if_not_found is False:
             remark = "Not found, do not set to zero, maybe this group boot first"
@@ -79,6 +81,8 @@ class OffsetHandlers:
         if not self._has_queue(topic, said.queue_id):
             remark = f"QueueId {said.queue_id} not exist, topic is {said.topic}"
             raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
+        if self._offsets.is_reset(said.consumer_group, said.topic, said.queue_id):
+            return Answer(remark="Offset has been previously reset")
         is_noted = self._offsets.commit(
             said.consumer_group, said.topic, said.queue_id, said.commit_offset
         )

@@ -1,16 +1,24 @@
-"""Handing messages out: pulls, answered with slices of the log or held until there is something."""
+"""Handing messages out: pulls, answered with slices of the log or held until there is something.
+
+Theory of operation. The first pull of a group from a topic is looked at closely: may it, which tags
+does it want, how much? That becomes a plan, by which the store answers those that follow
+(``codec.pulls``), until something about topic, group or members changes. What finds nothing, or
+much, is looked at closely each time.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Final
 
+from cometmq.broker.extensions import large_limits
 from cometmq.broker.long_polling import HeldPull, HeldPulls
 from cometmq.broker.subscriptions import tags_of
 from cometmq.broker.topics import shown
 from cometmq.codec import core
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.pull import PullMessage, PullMessageResponse
+from cometmq.codec.pulls import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from cometmq.errors import BrokerError
 from cometmq.model.group import TAG_EXPRESSION, MessageModel
 from cometmq.model.topic import Permission
@@ -34,9 +42,6 @@ if TYPE_CHECKING:
     from cometmq.store.consume_queue import ConsumeQueue
     from cometmq.store.results import GetResult
 
-COMMIT_OFFSET: Final = 0x1
-SUSPEND: Final = 0x2
-SUBSCRIPTION: Final = 0x4
 CLASS_FILTER: Final = 0x8
 
 _READ: Final = int(Permission.READ)
@@ -44,10 +49,15 @@ _READ: Final = int(Permission.READ)
 HOLD_MS_MAX: Final = 25_000
 """Clients wait 30 s for an answer, whatever they say about being held."""
 
+PLANS_MAX: Final = 4096
+TAKEN_MAX: Final = 65_536
+"""Pairs of topic and group that are planned for and counted; more are served all the same."""
+
 _EXPRESSIONS_KEPT: Final = 1024
 _ENTRIES_MIN: Final = 800
 _COUNT_MAX: Final = 1024
 
+_FOUND: Final = GetStatus.FOUND.name
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -91,8 +101,15 @@ class PullHandlers:
             try_again=self._try_again,
             give_up=self._give_up,
         )
-        # Messages handed out since the start.
-        self.count = 0
+        # Pulls that were answered without a message.
+        self.missed = 0
+        # Messages and bytes handed out since the start, by topic and group.
+        self.taken: dict[tuple[str, str], list[int]] = {}
+        self._tail = store.pull_tail(
+            clients.consumer_groups, answer=_written, commit=offsets.commit
+        )
+        for listeners in (topics.on_change, topics.on_delete, groups.on_change, groups.on_delete):
+            listeners.append(self._forget_plans)
 
     def add_to(self, routes: Routes) -> None:
         routes.add_batch(RequestCode.PULL_MESSAGE, self.pull)
@@ -107,16 +124,41 @@ class PullHandlers:
             channel.reply(command, Answer(ResponseCode.NO_PERMISSION, remark=remark))
 
     def pull(self, channel: Channel, commands: Sequence[Command]) -> None:
-        for command in commands:
+        position, count = 0, len(commands)
+        while position < count:
+            if not self._offsets.has_resets:
+                frames: list[bytes] = []
+                end = self._store.take_pulls(self._tail, commands, position, frames)
+                if end > position:
+                    channel.answer_with(frames)
+                    position = end
+                    continue
+            command = commands[position]
             try:
                 self._pull(channel, command)
             except Exception as error:
                 channel.reply(command, failure(command, error))
+            position += 1
+
+    def use(self, settings: BrokerSettings) -> None:
+        """Settings have changed, the store's perhaps too."""
+        self._settings = settings
+        self._limits_for.cache_clear()
+        self._tail.plans.clear()
+
+    @property
+    def count(self) -> int:
+        """Messages handed out since the start."""
+        return sum(count for count, _ in self.taken.values())
 
     def on_arrival(self, queues: Iterable[ConsumeQueue]) -> None:
         """Messages have come to these queues: pulls that wait for them go on."""
         if self.held.count:
             self.held.on_arrival((queue.topic, queue.queue_id) for queue in queues)
+
+    def on_reset(self, topic: str, queue_ids: Iterable[int]) -> None:
+        """A group was set elsewhere in these queues: a member that waits there is told at once."""
+        self.held.on_arrival((topic, queue_id) for queue_id in queue_ids)
 
     def close(self) -> None:
         """The broker stops: pulls that wait are told so.
@@ -138,7 +180,11 @@ class PullHandlers:
             self._offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
+        if self._offsets.has_resets and self._send_elsewhere(channel, command, header):
+            return
         limits = self._limits_for(header.max_msg_nums, header.max_msg_bytes)
+        if header.is_extended:
+            limits = large_limits(header.large_count, header.large_bytes, limits, self._settings)
         result = self._store.get(
             header.topic, header.queue_id, header.queue_offset, limits, tags=tags
         )
@@ -151,12 +197,71 @@ class PullHandlers:
                 deadline = self._loop.time() + min(hold_ms, HOLD_MS_MAX) / 1000
                 self.held.hold(HeldPull(channel, command, header, limits, tags, deadline))
                 return
-        self._answer(channel, command, code, result, topic, group)
+        if code == ResponseCode.SUCCESS and not header.is_extended:
+            self._plan(header, limits, tags, topic, group)
+        self._answer(channel, command, header, code, result, topic, group)
+
+    def _send_elsewhere(self, channel: Channel, command: Command, header: PullMessage) -> bool:
+        """Tell a consumer whose group was reset where to go on; whether it was told."""
+        place = header.consumer_group, header.topic, header.queue_id
+        offset = self._offsets.take_reset(*place, header.queue_offset)
+        if offset is None:
+            return False
+        low = self._store.min_offset(header.topic, header.queue_id)
+        high = self._store.max_offset(header.topic, header.queue_id)
+        told = PullMessageResponse(0, offset, low, high, 0, 0)
+        channel.reply_parts(command, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", told, ())
+        return True
+
+    def _plan(
+        self,
+        header: PullMessage,
+        limits: GetLimits,
+        tags: frozenset[int] | None,
+        topic: Topic,
+        group: Group,
+    ) -> None:
+        """The store may answer the next pulls of this kind by itself, if they are simple enough."""
+        flags = topic.config.topic_sys_flag, group.config.group_sys_flag or 0
+        if any(flags) or self._settings.slave_read_enable:
+            return
+        plans = self._tail.plans
+        if len(plans) >= PLANS_MAX:
+            plans.clear()
+        is_told = header.sys_flag & SUBSCRIPTION
+        plans[header.consumer_group, header.topic] = core.PullPlan(
+            header,
+            topic.read_queue_count,
+            tags,
+            (
+                limits.count,
+                limits.bytes_max,
+                limits.count_cold,
+                limits.bytes_cold_max,
+                max(limits.count, limits.entries_max),
+            ),
+            self._taken_of(header),
+            None if is_told else self._clients.consumer_groups[header.consumer_group],
+        )
+
+    def _forget_plans(self, _: object) -> None:
+        """Something about topics or groups has changed."""
+        self._tail.plans.clear()
+
+    def _taken_of(self, header: PullMessage) -> list[int]:
+        place = header.topic, header.consumer_group
+        taken = self.taken.get(place)
+        if taken is None:
+            if len(self.taken) >= TAKEN_MAX:
+                place = "", ""  # counted, but not by name
+            taken = self.taken.setdefault(place, [0, 0])
+        return taken
 
     def _answer(
         self,
         channel: Channel,
         command: Command,
+        said: PullMessage,
         code: int,
         result: GetResult,
         topic: Topic | None,
@@ -176,12 +281,21 @@ class PullHandlers:
             0 if topic is None else topic.config.topic_sys_flag,
             0 if group is None else group.config.group_sys_flag or 0,
         )
-        self.count += result.count
+        if result.count:
+            taken = self._taken_of(said)
+            taken[0] += result.count
+            taken[1] += result.bytes
+        else:
+            self.missed += 1
         # The slices are let go when the last of them is written: nobody else keeps them.
         channel.reply_parts(command, code, result.status.name, header, result.slices)
 
     def _try_again(self, pull: HeldPull) -> bool:
         """Answer a held pull if there is something for it now."""
+        if self._offsets.has_resets and self._send_elsewhere(
+            pull.channel, pull.command, pull.header
+        ):
+            return True
         result = self._look(pull)
         if result.status is GetStatus.NO_MATCHED_MESSAGE:
             pull.offset = result.next_offset
@@ -210,7 +324,7 @@ class PullHandlers:
     def _answer_held(self, pull: HeldPull, code: int, result: GetResult) -> None:
         topic = self._topics.get(pull.header.topic)
         group = self._groups.get(pull.header.consumer_group)
-        self._answer(pull.channel, pull.command, code, result, topic, group)
+        self._answer(pull.channel, pull.command, pull.header, code, result, topic, group)
 
     # --- may it be read, and what of it?
 
@@ -298,6 +412,12 @@ def _code_of(status: GetStatus, offset: int) -> int:
     if code is None:
         code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return code
+
+
+def _written(form: int, opaque: int, offset: int, low: int, high: int, size: int) -> bytes:
+    """All of an answer that precedes ``size`` bytes of records."""
+    header = PullMessageResponse(0, offset, low, high, 0, 0)
+    return core.encode_head(form, ResponseCode.SUCCESS, opaque, 1, _FOUND, header, size)
 
 
 def _unsupported(kind: str) -> BrokerError:

@@ -11,6 +11,7 @@ from cometmq.codec.codes import RequestCode
 from cometmq.codec.headers import (
     acl,
     clients,
+    extensions,
     groups,
     nameserver,
     offsets,
@@ -40,6 +41,7 @@ __all__ = [
 _FAMILIES = (
     acl,
     clients,
+    extensions,
     groups,
     nameserver,
     offsets,

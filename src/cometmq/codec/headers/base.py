@@ -13,6 +13,7 @@ kind        read from                             written as
 ``bool``    ``true`` in any case; the rest is     ``true`` or ``false``
             false, so ``1`` is false
 LooseBool   as ``bool``, but ``1`` is true        ``true`` or ``false``
+Rare        any text but the empty one            itself
 enum        by value, as the enum decides         its value
 =========== ===================================== =====================================
 """
@@ -33,6 +34,7 @@ I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 I32 = Annotated[int, msgspec.Meta(ge=I32_MIN, le=I32_MAX)]
 I64 = Annotated[int, msgspec.Meta(ge=I64_MIN, le=I64_MAX)]
 LooseBool = Annotated[bool, "the text 1 counts as true"]
+Rare = Annotated[str, "the compiled core leaves a header that has it to the plain rules"]
 
 BASE_FIELDS = frozenset({"bname", "ns", "nsd", "oway", "lo"})
 """Fields that Java clients (4.9.7 and later) add to nearly every request.
@@ -135,7 +137,7 @@ def response(*codes: RequestCode) -> Callable[[type[HeaderT]], type[HeaderT]]:
 
 
 class FieldKind(Enum):
-    """What a field holds; the compiled core knows all of them but ``ENUM``."""
+    """What a field holds; the compiled core knows all of them but ``ENUM`` and ``RARE``."""
 
     TEXT = "text"
     INT32 = "int32"
@@ -143,6 +145,7 @@ class FieldKind(Enum):
     BOOL = "bool"
     LOOSE_BOOL = "loose bool"
     ENUM = "enum"
+    RARE = "rare text"
 
 
 _TEXT = FieldKind.TEXT  # looked up once: reading a member of an Enum class is slow
@@ -331,6 +334,7 @@ _USUAL_TEXTS: dict[FieldKind, dict[str, Any]] = {
     FieldKind.BOOL: {"true": True, "false": False},
     FieldKind.LOOSE_BOOL: {"true": True, "false": False},
     FieldKind.ENUM: {},
+    FieldKind.RARE: {},
 }
 """Looked up before the rules are asked: most numbers are small, and most flags are written so."""
 
@@ -340,4 +344,5 @@ _KINDS: dict[Any, _Kind] = {
     I64: _integer_kind(FieldKind.INT64, I64_MIN, I64_MAX, "64-bit integer"),
     bool: _Kind(FieldKind.BOOL, _read_boolean, _write_boolean, "boolean"),
     LooseBool: _Kind(FieldKind.LOOSE_BOOL, _read_loose_boolean, _write_boolean, "boolean"),
+    Rare: _Kind(FieldKind.RARE, str, str, "text"),
 }

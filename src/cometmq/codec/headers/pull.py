@@ -1,7 +1,9 @@
 """Pulling messages from one queue."""
 
+import msgspec
+
 from cometmq.codec.codes import RequestCode
-from cometmq.codec.headers.base import I32, I64, Header, request, response
+from cometmq.codec.headers.base import I32, I64, Header, Rare, request, response
 
 _PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
@@ -11,7 +13,8 @@ class PullMessage(Header):
     """Ask for messages from ``queue_offset`` on.
 
     ``subscription`` and ``expression_type`` count only when ``sys_flag`` has bit 4; Go always says
-    ``TAG``. ``sub_version`` is in milliseconds, from Go in nanoseconds.
+    ``TAG``. ``sub_version`` is in milliseconds, from Go in nanoseconds. ``large_count`` and
+    ``large_bytes`` are ours: they ask for more than clients of Apache get.
     """
 
     consumer_group: str
@@ -28,6 +31,13 @@ class PullMessage(Header):
     max_msg_bytes: I32 | None = None
     request_source: I32 | None = None
     proxy_froward_client_id: str | None = None
+    large_count: Rare | None = msgspec.field(name="cometMaxMsgNums", default=None)
+    large_bytes: Rare | None = msgspec.field(name="cometMaxMsgBytes", default=None)
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether it has a field of ours."""
+        return self.large_count is not None or self.large_bytes is not None
 
 
 @response(*_PULLS)

@@ -3,7 +3,7 @@
 import msgspec
 
 from cometmq.codec.codes import RequestCode
-from cometmq.codec.headers.base import I32, I64, Header, LooseBool, request, response
+from cometmq.codec.headers.base import I32, I64, Header, LooseBool, Rare, request, response
 
 
 @request(RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
@@ -12,6 +12,8 @@ class SendMessage(Header):
 
     ``queue_id`` below zero lets the broker choose. The body is a batch when ``batch`` is true, and
     only then: the request code does not tell. ``max_reconsume_times`` matters on retry topics.
+    ``producer_id`` and ``sequence`` are ours: they make a send idempotent, and no client of Apache
+    sends them.
     """
 
     producer_group: str
@@ -28,9 +30,16 @@ class SendMessage(Header):
     max_reconsume_times: I32 | None = None
     batch: LooseBool | None = None
     broker_name: str | None = msgspec.field(name="bname", default=None)
+    producer_id: Rare | None = msgspec.field(name="cometProducerId", default=None)
+    sequence: Rare | None = msgspec.field(name="cometSequence", default=None)
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether it has a field of ours."""
+        return self.producer_id is not None or self.sequence is not None
 
 
-_SHORT_NAMES = dict(zip(SendMessage.__struct_fields__, "abcdefghijklmn", strict=True))
+_SHORT_NAMES = dict(zip(SendMessage.__struct_fields__, "abcdefghijklmn", strict=False))
 
 
 @request(
@@ -54,6 +63,8 @@ class SendMessageV2(SendMessage, rename=_SHORT_NAMES):
     max_reconsume_times: I32 | None = None
     batch: LooseBool | None = None
     broker_name: str | None = None
+    producer_id: Rare | None = msgspec.field(name="cometProducerId", default=None)
+    sequence: Rare | None = msgspec.field(name="cometSequence", default=None)
 
 
 @response(

@@ -1,0 +1,253 @@
+"""Plain pulls on the shortest way: from commands to whole answers with the records in them.
+
+A consumer asks the same again and again: only the offset is another. What was found out about its
+first pull (may it, which tags, how much) is kept as a plan, and pulls that find a few records in
+one place are answered here by it. The first that is different ends it, and the caller looks at it
+closely.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec.structs import astuple
+
+from cometmq.codec import queue_entry
+from cometmq.codec.answer_pieces import SAMPLE_NUMBERS, SAMPLE_OPAQUE, Piece, cut
+from cometmq.codec.headers.pull import PullMessage
+from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from mmap import mmap
+
+    from cometmq.codec.command import Command
+    from cometmq.codec.queue_entry import Selection
+    from cometmq.codec.tails import QueueTail
+
+    ReadHeader = Callable[[Command, type[PullMessage]], PullMessage]
+    Answer = Callable[[int, int, int, int, int, int], bytes]
+    Commit = Callable[[str, str, int, int], object]
+
+COMMIT_OFFSET: Final = 0x1
+SUSPEND: Final = 0x2
+SUBSCRIPTION: Final = 0x4
+
+JOINED_BYTES_MAX: Final = 64 * 1024
+"""Records up to here are copied into the answer: that costs less than many pieces."""
+
+GATHERED_BYTES_MAX: Final = 512 * 1024
+"""Answers of this size are let go before more are made."""
+
+_VARIES: Final = ~(COMMIT_OFFSET | SUSPEND)
+_OTHERS_BEGIN: Final = PullMessage.__struct_fields__.index("max_msg_bytes")
+_NO_QUEUES: Final[Mapping[int, QueueTail]] = {}
+
+
+class Queue(Protocol):
+    """What has to be known about a queue."""
+
+    min_offset: int
+    max_offset: int
+    file_bytes: int
+    extension: object | None
+
+    def bytes_at(self, position: int) -> tuple[mmap, int]:
+        """The mapped file that holds a byte position, and where it begins."""
+
+
+class LogFile(Protocol):
+    """A file of the log."""
+
+    begin: int
+    view: memoryview
+
+
+class Log(Protocol):
+    """Where records are found."""
+
+    begin: int
+
+    def find(self, offset: int) -> LogFile | None:
+        """The file that holds a log position."""
+
+
+class OnlineGroup(Protocol):
+    """What members of a group have said; ``subscriptions`` are by topic and have a ``version``."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Any]: ...
+
+    @property
+    def message_model(self) -> object: ...
+
+
+class PullPlan:
+    """How pulls of a group from a topic are answered, as long as they are like ``header``.
+
+    ``online`` is the group when its heartbeats say what it wants, None when its pulls say it.
+    ``limits`` are records and bytes, the same for cold ones, and entries to look at. What is handed
+    out is added to ``taken``: records and bytes.
+    """
+
+    def __init__(
+        self,
+        header: PullMessage,
+        queue_count: int,
+        tags: frozenset[int] | None,
+        limits: tuple[int, int, int, int, int],
+        taken: list[int],
+        online: OnlineGroup | None,
+    ) -> None:
+        self.wish = wish(header)
+        self.queue_count = queue_count
+        self.tags = tags
+        self.limits = limits
+        self.taken = taken
+        self.online = online
+        subscription: Any = None if online is None else online.subscriptions[header.topic]
+        self.subscription = subscription
+        self.version = 0 if subscription is None else subscription.version
+        self.message_model = None if online is None else online.message_model
+
+    def fits(self, header: PullMessage, online: Mapping[str, OnlineGroup]) -> bool:
+        """Whether a pull is answered by this plan."""
+        if not 0 <= header.queue_id < self.queue_count or self.wish != wish(header):
+            return False
+        group = self.online
+        return group is None or (
+            online.get(header.consumer_group) is group
+            and group.message_model is self.message_model
+            and group.subscriptions.get(header.topic) is self.subscription
+            and header.sub_version <= self.version
+        )
+
+
+def wish(header: PullMessage) -> tuple[object, ...]:
+    """What has to be the same in two pulls so that they are answered alike."""
+    flags = header.sys_flag & _VARIES
+    said = (header.subscription, header.expression_type) if flags & SUBSCRIPTION else ()
+    return flags, header.max_msg_nums, *said, *astuple(header)[_OTHERS_BEGIN:]
+
+
+class PullTail:
+    """Answers pulls from one log.
+
+    ``plans`` are by group and topic; whoever knows that one does not hold any more takes it out.
+    ``queues`` are by topic and queue id, ``online`` the groups with members. ``answer`` writes the
+    frame of an answer without records, from serialization, opaque, next, first and last offset.
+    ``commit`` is told how far a consumer is, with group, topic, queue id and offset.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        queues: Mapping[str, Mapping[int, QueueTail]],
+        online: Mapping[str, OnlineGroup],
+        read: ReadHeader,
+        answer: Answer,
+        commit: Commit,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._online = online
+        self._read = read
+        self._answer = answer
+        self._commit = commit
+        self.plans: dict[tuple[str, str], PullPlan] = {}
+
+    def take(
+        self,
+        commands: Sequence[Command],
+        begin: int,
+        header_type: type[PullMessage],
+        warm_begin: int,
+        log_end: int,
+        frames: list[bytes],
+    ) -> int:
+        """Answer pulls from ``commands[begin]`` on; the position of the first that is not plain.
+
+        The answers go to ``frames``. Ends earlier when they are large.
+        """
+        gathered = 0
+        for number in range(begin, len(commands)):
+            if gathered > GATHERED_BYTES_MAX:
+                return number
+            command = commands[number]
+            try:
+                header = self._read(command, header_type)
+            except ProtocolError:
+                return number
+            plan = self.plans.get((header.consumer_group, header.topic))
+            if plan is None or command.flag & 2 or not plan.fits(header, self._online):
+                return number
+            frame = self._found(command, header, plan, warm_begin, log_end)
+            if frame is None:
+                return number
+            if header.sys_flag & COMMIT_OFFSET:
+                place = header.consumer_group, header.topic, header.queue_id
+                self._commit(*place, header.commit_offset)
+            frames.append(frame)
+            gathered += len(frame)
+        return len(commands)
+
+    def _found(
+        self, command: Command, header: PullMessage, plan: PullPlan, warm_begin: int, log_end: int
+    ) -> bytes | None:
+        """The answer with what is there; None when that is nothing, or not simple."""
+        queue: Any = self._queues.get(header.topic, _NO_QUEUES).get(header.queue_id)
+        offset = header.queue_offset
+        if queue is None or queue.extension is not None:
+            return None
+        low, high = queue.min_offset, queue.max_offset
+        if not low <= offset < high:
+            return None
+        position = offset * ENTRY_BYTES
+        try:
+            buffer, file_begin = queue.bytes_at(position)
+        except FileNotFoundError:
+            return None
+        start = position - file_begin
+        count, bytes_max, count_cold, bytes_cold_max, entries = plan.limits
+        stop = min(start + entries * ENTRY_BYTES, high * ENTRY_BYTES - file_begin, queue.file_bytes)
+        # Records that lie near each other in a queue rarely lie in different files.
+        file = self._log.find(int.from_bytes(buffer[start : start + 8], "big"))
+        if file is None:
+            return None
+        chosen = queue_entry.select(
+            buffer,
+            start,
+            stop,
+            plan.tags,
+            self._log.begin,
+            warm_begin,
+            log_end,
+            count,
+            bytes_max,
+            count_cold,
+            bytes_cold_max,
+        )
+        joined = _joined(chosen, file)
+        if joined is None:
+            return None
+        plan.taken[0] += chosen.records
+        plan.taken[1] += chosen.bytes
+        next_offset = offset + chosen.examined
+        form, opaque = command.serialization, command.opaque
+        return self._answer(form, opaque, next_offset, low, high, chosen.bytes) + joined
+
+
+def _joined(chosen: Selection, file: LogFile) -> bytes | None:
+    """The records, if there are some, not too large, and all of them in this file."""
+    base, end = file.begin, file.begin + file.view.nbytes
+    if not chosen.runs or chosen.bytes > JOINED_BYTES_MAX:
+        return None
+    if any(first < base or last > end for first, last in chosen.runs):
+        return None
+    return b"".join([file.view[first - base : last - base] for first, last in chosen.runs])
+
+
+def pieces(answer: Answer, serialization: int) -> list[Piece]:
+    """What an answer to a pull is written of."""
+    return cut(answer(serialization, SAMPLE_OPAQUE, *SAMPLE_NUMBERS, 0), serialization)
