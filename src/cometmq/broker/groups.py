@@ -46,6 +46,9 @@ GROUPS_MAX: Final = 16_384
 READ_FORBIDDEN: Final = 1
 """Bit of the forbidden table: the group may not read the topic."""
 
+FORBIDDEN_MAX: Final = 65_536
+"""Pairs of group and topic that may be forbidden; neither has to exist."""
+
 _log = logs.get_logger("cometmq.broker")
 
 Listener = Callable[[Sequence["Group"]], None]
@@ -99,6 +102,7 @@ class GroupTable:
         clock: Clock,
         *,
         groups_max: int = GROUPS_MAX,
+        forbidden_max: int = FORBIDDEN_MAX,
     ) -> None:
         """Load what was saved and add the system groups it lacks; blocks for the disk."""
         self.by_name: dict[str, Group] = {}
@@ -108,6 +112,7 @@ class GroupTable:
         self.settings = settings
         self._clock = clock
         self._groups_max = groups_max
+        self._forbidden_max = forbidden_max
         # A table that is full is told of once, until there is room again.
         self._is_full_told = False
         saved = document.load()
@@ -153,14 +158,44 @@ class GroupTable:
 
         Its offsets and its topics are not touched.
         """
-        if self.by_name.pop(name, None) is None:
+        bits = self._forbidden_bits.pop(name, None)
+        is_known = self.by_name.pop(name, None) is not None
+        if not is_known and not bits:
             return False
-        self._forbidden_bits.pop(name, None)
         self._advance()
         self._is_full_told = False
         for listener in self.on_delete:
             listener(name)
-        return True
+        return is_known
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether nobody has forbidden a group to read a topic; neither has to exist."""
+        return topic not in _forbidden(self._forbidden_bits.get(group))
+
+    def set_may_read(self, group: str, topic: str, may_read: bool) -> None:
+        """Forbid a group to read a topic, or allow it again; names must be legal.
+
+        Raises BrokerError when too much is forbidden already.
+        """
+        if may_read == self.may_read(group, topic):
+            return
+        bits = dict(self._forbidden_bits.get(group, ()))
+        value = max(bits.get(topic, 0), 0) ^ READ_FORBIDDEN
+        if value and topic not in bits and self._forbidden_count() >= self._forbidden_max:
+            count = self._forbidden_max
+            remark = f"{count} pairs of group and topic are forbidden: allow some again"
+            raise BrokerError(ResponseCode.SYSTEM_ERROR, remark)
+        bits[topic] = value
+        kept = {name: bit for name, bit in bits.items() if bit > 0}
+        if kept:
+            self._forbidden_bits[group] = kept
+        else:
+            self._forbidden_bits.pop(group, None)
+        self._has_forbidden_table = True
+        known = self.by_name.get(group)
+        if known is not None:
+            known.forbidden = _forbidden(kept)
+        self._changed(known)
 
     def table(self) -> SubscriptionGroupTable:
         """All groups as they are now, for saving; the caller's own copy."""
@@ -202,10 +237,13 @@ class GroupTable:
         group = self.by_name[name] = Group(config, _forbidden(self._forbidden_bits.get(name)))
         return group
 
-    def _changed(self, group: Group) -> None:
+    def _forbidden_count(self) -> int:
+        return sum(map(len, self._forbidden_bits.values()))
+
+    def _changed(self, group: Group | None) -> None:
         self._advance()
         for listener in self.on_change:
-            listener([group])
+            listener([] if group is None else [group])
 
     def _advance(self) -> None:
         self.data_version = self.data_version.advanced(self._clock.now_ms())

@@ -11,6 +11,8 @@ from cometmq.broker.handlers.groups import GroupHandlers
 from cometmq.broker.handlers.topics import TopicHandlers, altered
 from cometmq.broker.topics import QUEUES_MAX, TopicTable
 from cometmq.codec import bodies
+from cometmq.codec.bodies.groups import SubscriptionGroupList
+from cometmq.codec.bodies.topics import TopicConfigList
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
 from cometmq.codec.headers.topics import UpdateAndCreateTopic
@@ -51,6 +53,14 @@ class Desk:
     def update_group(self, body: bytes | str) -> Reply:
         data = body.encode() if isinstance(body, str) else body
         return self.ask(request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=data))
+
+    def update_topics(self, *configs: TopicConfig) -> Reply:
+        body = bodies.encode(TopicConfigList(configs))
+        return self.ask(request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body))
+
+    def update_groups(self, *configs: SubscriptionGroupConfig) -> Reply:
+        body = bodies.encode(SubscriptionGroupList(configs))
+        return self.ask(request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=body))
 
     async def _settle(self) -> None:
         self.settled += 1
@@ -155,6 +165,58 @@ class TestTopics:
         assert recorded
         assert {reply.code for reply in replies} == {ResponseCode.SUCCESS}
         assert desk.topics.by_name["AdmTopic"].queue_count == 4
+
+
+class TestListsOfTopics:
+    def test_all_are_made_or_changed_and_settled_once(self, desk: Desk) -> None:
+        known = add_topic(desk.topics, "bills", 8)
+        add_topic(desk.topics, "same", 4)
+
+        reply = desk.update_topics(
+            TopicConfig("orders", 4, 2, attributes={"+message.type": "FIFO"}),
+            TopicConfig("same", 4, 4),
+            TopicConfig("bills", 8, 1),
+        )
+
+        assert reply.code == ResponseCode.SUCCESS
+        made = desk.topics.by_name["orders"].config
+        assert made == TopicConfig("orders", 4, 2, attributes={"message.type": "FIFO"})
+        assert (known.read_queue_count, known.write_queue_count) == (8, 1)
+        assert desk.settled == 1
+
+    def test_attributes_can_be_deleted(self, desk: Desk) -> None:
+        config = TopicConfig("orders", 4, 4, attributes={"message.type": "FIFO"})
+        topic = desk.topics.put(config)
+
+        desk.update_topics(TopicConfig("orders", 4, 4, attributes={"-message.type": ""}))
+
+        assert topic.config.attributes == {}
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            TopicConfig("a/b"),
+            TopicConfig("TBW102"),
+            TopicConfig("x", -1),
+            TopicConfig("x", attributes={"+colour": "red"}),
+        ],
+    )
+    def test_none_is_made_if_one_cannot_be(self, desk: Desk, wrong: TopicConfig) -> None:
+        before = desk.topics.table()
+
+        reply = desk.update_topics(TopicConfig("orders"), wrong)
+
+        assert reply.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+        assert desk.topics.table() == before
+        assert desk.settled == 0
+
+    def test_a_long_list_is_read_and_nothing_is_lost(self, desk: Desk) -> None:
+        configs = [TopicConfig(f"T{number}") for number in range(300)]
+
+        assert desk.update_topics(*configs).code == ResponseCode.SUCCESS
+
+        assert {config.topic_name for config in configs} <= desk.topics.by_name.keys()
+        assert desk.settled == 1
 
 
 class TestAttributes:
@@ -263,3 +325,31 @@ class TestGroups:
         assert recorded
         assert {reply.code for reply in replies} == {ResponseCode.SUCCESS}
         assert not desk.groups.by_name["GID_adm"].config.consume_from_min_enable
+
+
+class TestListsOfGroups:
+    def test_all_are_made_or_changed_and_settled_once(self, desk: Desk) -> None:
+        known = desk.groups.obtain("readers")
+        assert known is not None
+
+        reply = desk.update_groups(
+            SubscriptionGroupConfig("writers", retry_max_times=2),
+            SubscriptionGroupConfig("readers", retry_max_times=3),
+        )
+
+        assert reply.code == ResponseCode.SUCCESS
+        assert desk.groups.by_name["writers"].config.retry_max_times == 2
+        assert known.config.retry_max_times == 3
+        assert desk.settled == 1
+
+    @pytest.mark.parametrize("wrong", ["", "a b"])
+    def test_none_is_made_if_one_cannot_be(self, desk: Desk, wrong: str) -> None:
+        before = desk.groups.table()
+
+        reply = desk.update_groups(
+            SubscriptionGroupConfig("writers"), SubscriptionGroupConfig(wrong)
+        )
+
+        assert reply.code == ResponseCode.INVALID_PARAMETER
+        assert desk.groups.table() == before
+        assert desk.settled == 0

@@ -7,8 +7,10 @@ import msgspec
 
 from cometmq import logs
 from cometmq.broker.groups import GroupTable, problem_of
+from cometmq.broker.handlers.reading import with_body
 from cometmq.broker.topics import QUEUES_MAX
 from cometmq.codec import bodies
+from cometmq.codec.bodies.groups import SubscriptionGroupList
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
 from cometmq.errors import BrokerError
@@ -37,18 +39,39 @@ class GroupHandlers:
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.update)
+        routes.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, self.update_list)
 
     async def update(self, channel: Channel, command: Command) -> Answer:
-        config = _checked(_read(command))
+        if self._put(channel, _checked(_read(command))) and self._settle is not None:
+            await self._settle()
+        return Answer()
+
+    async def update_list(self, channel: Channel, command: Command) -> Answer:
+        """Make or change some groups: all of them, or none when there is something to refuse."""
+        before = self._groups.data_version
+
+        def put(said: SubscriptionGroupList) -> Answer:
+            wanted = list(map(_checked, said.group_config_list))
+            for config in wanted:
+                self._put(channel, config)
+            return Answer()
+
+        answer = with_body(channel, command, SubscriptionGroupList, put)
+        if not isinstance(answer, Answer):
+            answer = await answer
+        if self._groups.data_version != before and self._settle is not None:
+            await self._settle()
+        return answer
+
+    def _put(self, channel: Channel, config: SubscriptionGroupConfig) -> bool:
+        """Whether that changed anything."""
         known = self._groups.get(config.group_name)
         if known is not None and known.config == config:
-            return Answer()
+            return False
         if known is not None:
             _log.info("group=%s changed by %s: %s", config.group_name, channel.peer, config)
         self._groups.put(config)
-        if self._settle is not None:
-            await self._settle()
-        return Answer()
+        return True
 
 
 def _read(command: Command) -> SubscriptionGroupConfig:

@@ -3,9 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NoReturn
 
+import msgspec
+
 from cometmq import logs
-from cometmq.broker.topics import QUEUES_MAX, TopicTable, problem_of
+from cometmq.broker.handlers.reading import with_body
+from cometmq.broker.topics import QUEUES_MAX, TopicTable, problem_of, shown
 from cometmq.codec import core
+from cometmq.codec.bodies.topics import TopicConfigList
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
 from cometmq.codec.headers.topics import UpdateAndCreateTopic
@@ -41,36 +45,71 @@ class TopicHandlers:
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.update)
+        routes.add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, self.update_list)
 
     async def update(self, channel: Channel, command: Command) -> Answer:
         said = core.read(command, UpdateAndCreateTopic)
-        if problem := problem_of(said.topic):
-            raise BrokerError(ResponseCode.INVALID_PARAMETER, problem)
-        if self._topics.is_system(said.topic):
-            remark = f"The topic[{said.topic}] is conflict with system topic."
-            raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
-        known = self._topics.get(said.topic)
-        config = _wanted(said, None if known is None else known.config)
-        if known is not None and known.config == config:
-            return Answer()
-        if known is not None:
-            _log.info("topic=%s changed by %s: %s", said.topic, channel.peer, config)
-        self._topics.put(config)
-        if self._settle is not None:
+        self._check_name(said.topic)
+        wanted = self._wanted(_asked(said), said.attributes or "")
+        if self._put(channel, wanted) and self._settle is not None:
             await self._settle()
         return Answer()
 
+    async def update_list(self, channel: Channel, command: Command) -> Answer:
+        """Make or change some topics: all of them, or none when there is something to refuse."""
+        before = self._topics.data_version
 
-def _wanted(said: UpdateAndCreateTopic, before: TopicConfig | None) -> TopicConfig:
-    _check_number("readQueueNums", said.read_queue_nums, QUEUES_MAX)
-    _check_number("writeQueueNums", said.write_queue_nums, QUEUES_MAX)
-    _check_number("perm", said.perm, _PERM_MAX)
+        def put(said: TopicConfigList) -> Answer:
+            for config in said.topic_config_list:
+                self._check_name(config.topic_name)
+            wanted = [
+                self._wanted(config, _changes(config.attributes))
+                for config in said.topic_config_list
+            ]
+            for config in wanted:
+                self._put(channel, config)
+            return Answer()
+
+        answer = with_body(channel, command, TopicConfigList, put)
+        if not isinstance(answer, Answer):
+            answer = await answer
+        if self._topics.data_version != before and self._settle is not None:
+            await self._settle()
+        return answer
+
+    def _check_name(self, name: str) -> None:
+        if problem := problem_of(name):
+            raise BrokerError(ResponseCode.INVALID_PARAMETER, problem)
+        if self._topics.is_system(name):
+            remark = f"The topic[{name}] is conflict with system topic."
+            raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
+
+    def _wanted(self, asked: TopicConfig, changes: str) -> TopicConfig:
+        """The topic as it shall be; ``changes`` are those of its attributes."""
+        _check_number("readQueueNums", asked.read_queue_nums, QUEUES_MAX)
+        _check_number("writeQueueNums", asked.write_queue_nums, QUEUES_MAX)
+        _check_number("perm", asked.perm, _PERM_MAX)
+        known = self._topics.get(asked.topic_name)
+        before = None if known is None else known.config.attributes or {}
+        return msgspec.structs.replace(asked, attributes=altered(before, changes))
+
+    def _put(self, channel: Channel, config: TopicConfig) -> bool:
+        """Whether that changed anything."""
+        known = self._topics.get(config.topic_name)
+        if known is not None and known.config == config:
+            return False
+        if known is not None:
+            _log.info("topic=%s changed by %s: %s", config.topic_name, channel.peer, config)
+        self._topics.put(config)
+        return True
+
+
+def _asked(said: UpdateAndCreateTopic) -> TopicConfig:
     try:
         filter_type = TopicFilterType(said.topic_filter_type)
     except ValueError:
-        remark = f"topicFilterType = [{said.topic_filter_type}] value invalid"
+        remark = f"topicFilterType = [{shown(said.topic_filter_type)}] value invalid"
         raise BrokerError(ResponseCode.INVALID_PARAMETER, remark) from None
-    attributes = None if before is None else before.attributes or {}
     return TopicConfig(
         said.topic,
         said.read_queue_nums,
@@ -79,8 +118,13 @@ def _wanted(said: UpdateAndCreateTopic, before: TopicConfig | None) -> TopicConf
         filter_type,
         said.topic_sys_flag or 0,
         bool(said.order),
-        altered(attributes, said.attributes or ""),
     )
+
+
+def _changes(attributes: Mapping[str, str] | None) -> str:
+    """Changes of attributes as a header would say them: ``+key`` has a value, ``-key`` none."""
+    pairs = (attributes or {}).items()
+    return ",".join(f"{key}={value}" if key.startswith("+") else key for key, value in pairs)
 
 
 def _check_number(name: str, value: int, maximum: int) -> None:

@@ -1,0 +1,215 @@
+"""What administrators ask about consumer groups, forbidding and deleting."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from cometmq import logs
+from cometmq.broker import topics
+from cometmq.broker.clients import Clients
+from cometmq.broker.groups import GroupTable, problem_of
+from cometmq.broker.handlers.paging import QUICK_ENTRIES, page
+from cometmq.broker.offsets import ConsumerOffsets
+from cometmq.broker.progress import Pace, Progress
+from cometmq.codec import bodies, core
+from cometmq.codec.bodies.groups import (
+    GroupForbidden,
+    QuerySubscriptionAnswer,
+    SubscriptionGroupTable,
+)
+from cometmq.codec.bodies.nameserver import TopicList
+from cometmq.codec.bodies.offsets import ConsumeStats, ConsumeStatsList
+from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.command import Command
+from cometmq.codec.headers.groups import (
+    DeleteSubscriptionGroup,
+    GetAllSubscriptionGroupConfig,
+    GetAllSubscriptionGroupConfigResponse,
+    GetBrokerConsumeStats,
+    GetConsumeStats,
+    GetSubscriptionGroupConfig,
+    QuerySubscriptionByConsumer,
+    QueryTopicsByConsumer,
+    UpdateAndGetGroupForbidden,
+)
+from cometmq.errors import BrokerError
+from cometmq.model.topic import DataVersion
+from cometmq.remoting.channel import Channel
+from cometmq.remoting.routes import Answer, Routes
+
+_log = logs.get_logger("cometmq.broker")
+
+
+class GroupServiceHandlers:
+    """Requests 201, 207, 208, 317, 343, 345, 352 and 353.
+
+    ``settle`` is awaited before a change is answered: then it is to be saved. It must end by
+    itself, whatever happens.
+    """
+
+    def __init__(
+        self,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        clients: Clients,
+        progress: Progress,
+        *,
+        broker_address: str,
+        settle: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._progress = progress
+        self._broker_address = broker_address
+        self._settle = settle
+
+    def add_to(self, routes: Routes) -> None:
+        routes.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete)
+        routes.add(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, self.forbidden)
+        routes.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.all_configs)
+        routes.add(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self.config)
+        routes.add(RequestCode.GET_CONSUME_STATS, self.consume_stats)
+        routes.add(RequestCode.GET_BROKER_CONSUME_STATS, self.all_consume_stats)
+        routes.add(RequestCode.QUERY_TOPICS_BY_CONSUMER, self.topics)
+        routes.add(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, self.subscription)
+
+    # --- changing
+
+    async def delete(self, channel: Channel, command: Command) -> Answer:
+        """Deleting what does not exist is a success.
+
+        The topics of the group's retries and dead letters stay: whoever wants them gone deletes
+        them, as Apache's tool does when it is told to remove the offsets.
+        """
+        said = core.read(command, DeleteSubscriptionGroup)
+        name = said.group_name
+        is_known = self._groups.delete(name)
+        count = 0
+        if said.clean_offset or said.remove_offset:
+            count = self._offsets.delete_group(name)
+        if is_known or count:
+            _log.info("group=%s deleted by %s: offsets=%d", name, channel.peer, count)
+        if self._settle is not None:
+            await self._settle()
+        return Answer()
+
+    async def forbidden(self, channel: Channel, command: Command) -> Answer:
+        """Whether a group may read a topic, after the change if one is asked for."""
+        said = core.read(command, UpdateAndGetGroupForbidden)
+        group, topic = said.group, said.topic
+        if problem := problem_of(group) or topics.problem_of(topic):
+            raise BrokerError(ResponseCode.INVALID_PARAMETER, problem)
+        may_read = self._groups.may_read(group, topic)
+        if said.readable is not None and said.readable != may_read:
+            may_read = said.readable
+            self._groups.set_may_read(group, topic, may_read)
+            _log.info(
+                "group=%s topic=%s reading %s by %s",
+                group, topic, "allowed" if may_read else "forbidden", channel.peer,
+            )  # fmt: skip
+            if self._settle is not None:
+                await self._settle()
+        return Answer(body=bodies.encode(GroupForbidden(topic, group, may_read)), remark="")
+
+    # --- telling
+
+    async def all_configs(self, channel: Channel, command: Command) -> Answer:
+        said = core.read(command, GetAllSubscriptionGroupConfig)
+        table = self._groups.table()
+        count = len(table.subscription_group_table)
+        if count <= QUICK_ENTRIES:
+            body = _written(table, said)
+        else:
+            body = await asyncio.to_thread(_written, table, said)
+        return Answer(header=GetAllSubscriptionGroupConfigResponse(count), body=body)
+
+    def config(self, channel: Channel, command: Command) -> Answer:
+        """A group that may be made by its first member is made by this question, too.
+
+        Apache's proxies ask before they let a member in, and refuse it when there is no group.
+        """
+        group = self._groups.obtain(core.read(command, GetSubscriptionGroupConfig).group)
+        if group is None:
+            remark = "No group in this broker"
+            raise BrokerError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return Answer(body=bodies.encode(group.config))
+
+    async def consume_stats(self, channel: Channel, command: Command) -> Answer:
+        said = core.read(command, GetConsumeStats)
+        group = said.consumer_group
+        listed = [name for name in (said.topic_list or "").split(";") if name.strip()]
+        chosen: Iterable[str]
+        if listed:
+            chosen = dict.fromkeys(listed)
+        elif said.topic and said.topic.strip():
+            chosen = self._progress.wanted(group, (said.topic,))
+        else:
+            chosen = self._progress.topics_of(group)
+        stats = await self._progress.of(group, chosen)
+        return Answer(body=await _encoded(stats, len(stats.offset_table)))
+
+    async def all_consume_stats(self, channel: Channel, command: Command) -> Answer:
+        is_order = core.read(command, GetBrokerConsumeStats).is_order
+        topics_by_group = self._offsets.topics_by_group()
+        pace = Pace()
+        told = []
+        for name in list(self._groups.by_name):
+            await pace.step()
+            topics_of = topics_by_group.get(name, ())
+            stats = await self._progress.by_topic(name, topics_of, pace, is_order=is_order)
+            told.append({name: tuple(stats)})
+        found = [one for by_group in told for some in by_group.values() for one in some]
+        answer = ConsumeStatsList(tuple(told), self._broker_address, _behind(found), 0)
+        return Answer(body=await _encoded(answer, sum(len(one.offset_table) for one in found)))
+
+    def topics(self, channel: Channel, command: Command) -> Answer:
+        """Topics of which a group has offsets."""
+        group = core.read(command, QueryTopicsByConsumer).group
+        names = tuple(self._offsets.topics_of(group))
+        return Answer(body=bodies.encode(TopicList(names, self._broker_address)))
+
+    def subscription(self, channel: Channel, command: Command) -> Answer:
+        """What the members of a group want of a topic; none when they do not want it."""
+        said = core.read(command, QuerySubscriptionByConsumer)
+        online = self._clients.consumer_groups.get(said.group)
+        wanted = None if online is None else online.subscriptions.get(said.topic or "")
+        data = None if wanted is None else wanted.data
+        return Answer(body=bodies.encode(QuerySubscriptionAnswer(said.group, said.topic, data)))
+
+
+def _behind(found: Iterable[ConsumeStats]) -> int:
+    return sum(
+        wrapper.broker_offset - wrapper.consumer_offset
+        for stats in found
+        for wrapper in stats.offset_table.values()
+    )
+
+
+async def _encoded(stats: ConsumeStats | ConsumeStatsList, entry_count: int) -> bytes:
+    if entry_count <= QUICK_ENTRIES:
+        return bodies.encode(stats)
+    return await asyncio.to_thread(bodies.encode, stats)
+
+
+def _written(table: SubscriptionGroupTable, said: GetAllSubscriptionGroupConfig) -> bytes:
+    version = table.data_version or DataVersion()
+    names = page(
+        table.subscription_group_table,
+        version,
+        begin=said.group_seq,
+        stamp=said.data_version,
+        count=said.max_group_num,
+    )
+    configs = {name: table.subscription_group_table[name] for name in names}
+    is_whole = len(configs) == len(table.subscription_group_table)
+    forbidden = table.forbidden_table or {}
+    told = msgspec.structs.replace(
+        table,
+        subscription_group_table=configs,
+        forbidden_table={
+            name: topics for name, topics in forbidden.items() if is_whole or name in configs
+        },
+    )
+    return bodies.encode(told)
