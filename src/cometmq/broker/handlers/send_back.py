@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker import retry
 from cometmq.broker.retry import Destination
+from cometmq.broker.statistics import count_pair
 from cometmq.codec import core, record
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.send import ConsumerSendMsgBack
@@ -56,6 +57,8 @@ class SendBackHandlers:
         self._store_host = store_host
         # Chooses the queue of a copy.
         self._chance = chance
+        # Messages that came back, by topic and group.
+        self.returned: dict[tuple[str, str], list[int]] = {}
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
@@ -81,6 +84,8 @@ class SendBackHandlers:
         if not result.status.is_stored:
             raise BrokerError(ResponseCode.SYSTEM_ERROR, result.status.name)
         topic.put_count += 1
+        topic.put_bytes += result.end - result.physical_offset
+        count_pair(self.returned, found.topic, said.group)
         return Answer()
 
     def _retry_topic(self, said: ConsumerSendMsgBack, group: SubscriptionGroupConfig) -> Topic:
