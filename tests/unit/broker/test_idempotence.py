@@ -1,0 +1,300 @@
+"""Idempotent sends: a repeat is answered as the first time, and nothing is stored twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cometmq.broker.idempotence_marks import PROPERTY
+from cometmq.broker.topics import TIMER_TOPIC
+from cometmq.codec import batch, properties
+from cometmq.codec.batch import BatchItem
+from cometmq.codec.codes import ResponseCode
+from cometmq.codec.headers.send import SendMessage
+from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.store.config import FlushMode
+from tests.unit.broker.data_path import TOPIC, DataPath, sending
+from tests.unit.broker.fake_channel import Reply
+
+EPOCH = 1 << 32
+ALL_HOURS = tuple(f"{hour:02d}" for hour in range(24))
+HOUR_SECONDS = 3600
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[DataPath]:
+    with opened(tmp_path) as path:
+        yield path
+
+
+def opened(folder: Path, **changes: Any) -> DataPath:
+    return DataPath(folder, has_idempotence=True, **changes)
+
+
+def send(
+    path: DataPath, sequence: int | str, body: bytes = b"hello", *, who: str = "p", **changes: Any
+) -> Reply:
+    return path.send(body, producer_id=who, sequence=str(sequence), **changes)
+
+
+def send_batch(path: DataPath, first: int, *texts: bytes, who: str = "p", **changes: Any) -> Reply:
+    body = batch.encode(BatchItem(0, text, b"TAGS\x01red") for text in texts)
+    return send(path, first, body, who=who, batch=True, **changes)
+
+
+def bodies(path: DataPath, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
+    return [item.body for item in path.stored(topic, queue_id)]
+
+
+class TestRepeats:
+    @pytest.mark.parametrize("kind", ["short", "long"])
+    def test_a_repeat_is_answered_as_the_first_time(self, path: DataPath, kind: str) -> None:
+        names: dict[str, Any] = {"kind": SendMessage} if kind == "long" else {}
+        path.send(b"somebody else's")
+
+        first = send(path, 0, b"a", **names)
+        again = send(path, 0, b"a", **names)
+
+        assert first.code == ResponseCode.SUCCESS
+        assert (again.code, again.ext) == (first.code, first.ext)
+        assert bodies(path) == [b"somebody else's", b"a"]
+
+    def test_the_first_result_counts_not_what_the_repeat_asks_for(self, path: DataPath) -> None:
+        first = send(path, 0, queue_id=2)
+
+        again = send(path, 0, queue_id=3, text=properties.encode({"UNIQ_KEY": "another"}))
+
+        assert again.ext == first.ext
+        assert bodies(path, queue_id=3) == []
+
+    def test_a_key_that_the_broker_made_is_the_same_again(self, path: DataPath) -> None:
+        first = send(path, 0, text="")
+
+        assert send(path, 0, text="").ext == first.ext
+        assert first.ext["transactionId"]
+
+    def test_a_batch_is_answered_with_all_its_ids(self, path: DataPath) -> None:
+        send(path, 0, b"before")
+        first = send_batch(path, 1, b"a", b"b", b"c")
+        path.send(b"between")
+
+        again = send_batch(path, 1, b"a", b"b", b"c")
+
+        assert again.ext == first.ext
+        assert first.ext["msgId"].count(",") == 2
+        assert bodies(path) == [b"before", b"a", b"b", b"c", b"between"]
+
+    def test_messages_may_be_grouped_otherwise_when_they_are_repeated(self, path: DataPath) -> None:
+        ids = [
+            send_batch(path, 0, b"a", b"b").ext["msgId"],
+            send_batch(path, 2, b"c", b"d", queue_id=1).ext["msgId"],
+        ]
+
+        again = send_batch(path, 1, b"b", b"c", b"d")
+
+        wanted = ",".join(ids).split(",")[1:]
+        assert again.ext["msgId"] == ",".join(wanted)
+        assert (again.ext["queueId"], again.ext["queueOffset"]) == ("0", "1")
+        assert bodies(path) + bodies(path, queue_id=1) == [b"a", b"b", b"c", b"d"]
+
+    def test_producers_and_topics_count_for_themselves(self, path: DataPath) -> None:
+        send(path, 0, b"a")
+        send(path, 0, b"b", who="q")
+        send(path, 0, b"c", topic="other")
+
+        assert bodies(path) == [b"a", b"b"]
+        assert bodies(path, "other") == [b"c"]
+
+    def test_sends_without_a_sequence_are_stored_as_often_as_they_come(
+        self, path: DataPath
+    ) -> None:
+        path.send(b"a")
+        path.send(b"a")
+
+        assert bodies(path) == [b"a", b"a"]
+
+    def test_of_one_read_too(self, path: DataPath) -> None:
+        frames = [sending(b"a", producer_id="p", sequence="0") for _ in range(3)]
+
+        replies = path.send_frames(sending(b"plain"), *frames, sending(b"plain"))
+
+        assert len({tuple(reply.ext.items()) for reply in replies[1:4]}) == 1
+        assert bodies(path) == [b"plain", b"a", b"plain"]
+
+    def test_a_delayed_message_is_put_aside_once(self, path: DataPath) -> None:
+        first = send(path, 0, asked={"DELAY": "3"}, queue_id=1)
+
+        assert send(path, 0, asked={"DELAY": "3"}, queue_id=1).ext == first.ext
+        assert len(path.stored(SCHEDULE_TOPIC, 2)) == 1
+
+    def test_so_is_one_with_a_time_of_its_own(self, path: DataPath) -> None:
+        first = send(path, 0, asked={"TIMER_DELAY_MS": "60000"}, queue_id=1)
+        path.clock.advance(5)
+
+        again = send(path, 0, asked={"TIMER_DELAY_MS": "60000"}, queue_id=1)
+
+        assert first.ext["recallHandle"]
+        assert again.ext == first.ext
+        assert len(path.stored(TIMER_TOPIC)) == 1
+
+    def test_a_repeat_waits_for_the_disk_as_the_first_did(self, tmp_path: Path) -> None:
+        with opened(tmp_path, store={"flush_mode": FlushMode.SYNC_FLUSH}) as path:
+            frames = [sending(b"a", producer_id="p", sequence="0") for _ in range(2)]
+            assert path.send_frames(*frames) == []
+
+            path.store.flush()
+            path.loop.turn()
+
+            first, again = path.later()
+            assert first.ext == again.ext
+
+    def test_a_repeat_is_answered_when_no_message_is_taken_any_more(self, path: DataPath) -> None:
+        first = send(path, 0)
+
+        path.store.watermarks.fail("the disk is broken")
+        path.store.flush_step()
+
+        assert send(path, 0).ext == first.ext
+        assert send(path, 1).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class TestOrder:
+    def test_a_gap_is_refused_until_what_is_missing_came(self, path: DataPath) -> None:
+        send(path, 0, b"a")
+
+        early = send(path, 2, b"c")
+
+        assert early.code == ResponseCode.SEQUENCE_OUT_OF_ORDER
+        assert send(path, 1, b"b").code == send(path, 2, b"c").code == ResponseCode.SUCCESS
+        assert bodies(path) == [b"a", b"b", b"c"]
+
+    def test_a_producer_that_is_not_known_begins_with_number_0(self, path: DataPath) -> None:
+        assert send(path, 1).code == ResponseCode.PRODUCER_UNKNOWN
+        assert send(path, 5 * EPOCH + 1).code == ResponseCode.PRODUCER_UNKNOWN
+        assert send(path, 5 * EPOCH).code == ResponseCode.SUCCESS
+
+    def test_a_higher_epoch_begins_at_any_time_and_ends_the_one_before(
+        self, path: DataPath
+    ) -> None:
+        send(path, 0, b"a")
+        send(path, 3 * EPOCH, b"b")
+        send(path, 3 * EPOCH + 1, b"c")
+
+        assert send(path, 4 * EPOCH + 1).code == ResponseCode.SEQUENCE_OUT_OF_ORDER
+        assert send(path, 1).code == ResponseCode.SEQUENCE_TOO_OLD
+        assert send(path, 0).code == ResponseCode.SUCCESS, "still remembered"
+        assert bodies(path) == [b"a", b"b", b"c"]
+
+    @pytest.mark.parametrize(
+        ("who", "sequence"),
+        [
+            (None, "0"),
+            ("p", None),
+            ("p", "-1"),
+            ("p", "one"),
+            ("p", str(1 << 63)),
+            ("p", "1" * 5000),
+            ("a b", "0"),
+            ("ä", "0"),
+            ("p" * 201, "0"),
+            ("p", str(EPOCH - 1)),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(
+        self, path: DataPath, who: str | None, sequence: str | None
+    ) -> None:
+        path.send()
+
+        reply = path.send(producer_id=who, sequence=sequence)
+
+        assert reply.code == ResponseCode.INVALID_PARAMETER
+        assert len(path.stored()) == 1
+
+    def test_a_batch_that_is_none_is_refused(self, path: DataPath) -> None:
+        assert send(path, 0, b"none", batch=True).code == ResponseCode.MESSAGE_ILLEGAL
+        assert send_batch(path, 0, b"a").code == ResponseCode.SUCCESS
+
+    def test_a_batch_that_gets_too_large_by_its_marks_is_refused(self, path: DataPath) -> None:
+        body = batch.encode([BatchItem(0, b"a", b"K\x01" + b"v" * 32_760)])
+
+        assert send(path, 0, body, batch=True).code == ResponseCode.MESSAGE_ILLEGAL
+        assert bodies(path) == []
+
+
+class TestWindow:
+    def test_what_is_not_remembered_is_refused_and_not_stored(self, tmp_path: Path) -> None:
+        with opened(tmp_path, idempotent_sends_remembered=2) as path:
+            for number in range(4):
+                send(path, number, queue_id=number % 2)
+
+            codes = [send(path, number).code for number in range(4)]
+
+            assert codes == [ResponseCode.SEQUENCE_ALREADY_STORED] * 2 + [ResponseCode.SUCCESS] * 2
+            assert len(bodies(path) + bodies(path, queue_id=1)) == 4
+
+    def test_of_what_a_lone_producer_sends_more_is_remembered(self, tmp_path: Path) -> None:
+        with opened(tmp_path, idempotent_sends_remembered=1) as path:
+            first = [send(path, number).ext for number in range(20)]
+
+            assert [send(path, number).ext for number in range(20)] == first
+
+    def test_a_result_goes_with_its_log_file(self, tmp_path: Path) -> None:
+        store = {"retention_hours": 0, "deletion_hours": ALL_HOURS}
+        with opened(tmp_path, store=store) as path:
+            send(path, 0, b"a")
+            for number in range(1, 5):
+                send(path, number, b"x" * 500_000)
+            path.store.flush()
+            path.clock.advance(10**6 * HOUR_SECONDS)
+            path.store.clean()
+
+            assert send(path, 0, b"a").code == ResponseCode.SEQUENCE_ALREADY_STORED
+            assert send(path, 4, b"x" * 500_000).code == ResponseCode.SUCCESS
+
+    def test_producers_are_counted_and_no_more_taken_than_fit(self, tmp_path: Path) -> None:
+        with opened(tmp_path, idempotent_producers_max=2) as path:
+            send(path, 0, who="a")
+            path.clock.advance(1)
+            send(path, 0, who="b")
+
+            assert send(path, 0, who="c").code == ResponseCode.PRODUCERS_FULL
+            assert send(path, 1, who="a").code == ResponseCode.SUCCESS
+
+    def test_who_has_been_silent_for_long_makes_room(self, tmp_path: Path) -> None:
+        with opened(tmp_path, idempotent_producers_max=2) as path:
+            send(path, 0, who="a")
+            send(path, 0, who="b")
+            path.clock.advance(168 * HOUR_SECONDS)
+            send(path, 1, who="a")
+
+            assert send(path, 0, who="c").code == ResponseCode.SUCCESS
+            assert send(path, 1, who="b").code == ResponseCode.PRODUCER_UNKNOWN
+            assert send(path, 2, who="a").code == ResponseCode.SUCCESS
+
+    def test_a_deleted_topic_is_forgotten(self, path: DataPath) -> None:
+        assert path.idempotent is not None
+        send(path, 0)
+
+        path.idempotent.forget_topic(TOPIC)
+
+        assert path.idempotent.producer_count == 0
+        assert send(path, 0).ext["queueOffset"] == "1"
+
+
+class TestProperty:
+    def test_every_message_carries_its_own_sequence(self, path: DataPath) -> None:
+        send_batch(path, 0, b"a", b"b")
+        send(path, 2, b"c")
+
+        values = [properties.decode(item.properties)[PROPERTY] for item in path.stored()]
+
+        assert [value.rpartition(":")[0] for value in values] == ["p:0", "p:1", "p:2"]
+
+    def test_other_properties_stay_as_they_were(self, path: DataPath) -> None:
+        path.send()
+        send(path, 0)
+
+        plain, marked = (properties.decode(item.properties) for item in path.stored())
+        del marked[PROPERTY]
+        assert marked == plain
