@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from cometmq.broker.delay.levels import level_of
+from cometmq.broker.delay.timer_rules import TimerRules
 from cometmq.broker.retry import dead_letter_properties
 from cometmq.broker.topics import NOT_SENDABLE, Topic, problem_of, shown
 from cometmq.codec import core, record, sysflag
@@ -55,6 +56,8 @@ class SendPlan(msgspec.Struct, frozen=True, gc=False):
     is_batch: bool = False
     is_waiting: bool = True
     """Whether the sender wants to know the message on disk, if that is asked for at all."""
+    recall_handle: str | None = None
+    """With what the sender can take it back; of messages with a time of their own."""
 
 
 class SendPlans:
@@ -77,6 +80,7 @@ class SendPlans:
         self._topics = topics
         self._retries = retries
         self._levels = levels
+        self.timers = TimerRules(settings, clock, chance)
         self._identity = identity
         self._settings = settings
         self._clock = clock
@@ -116,11 +120,22 @@ class SendPlans:
         return ",".join(encode_offset_id(self.store_host, offset) for offset in offsets)
 
     def answer(
-        self, message_ids: str, queue_id: int, queue_offset: int, unique_key: str | None
+        self,
+        message_ids: str,
+        queue_id: int,
+        queue_offset: int,
+        unique_key: str | None,
+        recall_handle: str | None = None,
     ) -> SendMessageResponse:
         """What a producer is told about messages that were stored."""
         return SendMessageResponse(
-            message_ids, queue_id, queue_offset, unique_key, self._region, self._trace_on
+            message_ids,
+            queue_id,
+            queue_offset,
+            unique_key,
+            self._region,
+            self._trace_on,
+            recall_handle=recall_handle,
         )
 
     def prepare(self, channel: Channel, command: Command, header: SendMessage) -> SendPlan:
@@ -183,15 +198,14 @@ class SendPlans:
                     queue_id=0,
                     properties=dead_letter_properties(message.properties),
                 )
-        if asks & Asks.TIMER and level <= 0:
-            raise BrokerError(
-                ResponseCode.SYSTEM_ERROR,
-                "timer message is not enabled: arbitrary delivery times are not supported yet,"
-                " use a delay level",
-            )
+        handle = None
         if level > 0:
             message = self._levels.diverted(message, level)
-        return SendPlan(message, topic, queue_id, key, is_waiting=not asks & Asks.NO_WAIT)
+        elif asks & Asks.TIMER:
+            message = self.timers.diverted(message)
+            handle = self.timers.recall_handle(message, key)
+        is_waiting = not asks & Asks.NO_WAIT
+        return SendPlan(message, topic, queue_id, key, is_waiting=is_waiting, recall_handle=handle)
 
     def _batch(self, topic: Topic, message: NewMessage) -> SendPlan:
         if topic.name.startswith(RETRY_PREFIX):

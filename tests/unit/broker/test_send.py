@@ -315,12 +315,20 @@ class TestDelay:
         assert reply.code == ResponseCode.MESSAGE_ILLEGAL
         assert path.stored() == []
 
-    def test_a_delivery_time_is_refused_rather_than_ignored(self, path: DataPath) -> None:
+    def test_a_message_with_a_delivery_time_is_put_aside(self, path: DataPath) -> None:
         reply = path.send(asked={"TIMER_DELAY_MS": "5000"})
 
-        assert reply.code == ResponseCode.SYSTEM_ERROR
-        assert "delivery times are not supported" in (reply.remark or "")
+        assert reply.code == ResponseCode.SUCCESS
         assert path.stored() == []
+        (waiting,) = path.stored("rmq_sys_wheel_timer")
+        assert waiting.body == b"hello"
+
+    def test_with_a_level_a_delivery_time_does_not_count(self, path: DataPath) -> None:
+        path.send(asked={"DELAY": "1", "TIMER_DELAY_MS": "5000"})
+
+        assert path.stored("rmq_sys_wheel_timer") == []
+        (waiting,) = path.stored("SCHEDULE_TOPIC_XXXX")
+        assert b"TIMER" not in waiting.properties
 
 
 class TestTransactions:
