@@ -14,11 +14,29 @@ from cometmq.errors import RemoteProtocolError
 from cometmq.testing.local_cluster import BlockingCluster
 from tests.broker.kit import Peer, complaints, connected, frame
 
-WITH_HEADER = (10, 11, 14, 15, 17, 29, 30, 31, 32, 35, 36, 37, 38, 310, 320, 361)
+WITH_HEADER = (
+    *(10, 11, 14, 15, 17, 29, 30, 31, 32, 35, 36, 37, 38, 310, 320, 361),
+    *(202, 203, 204, 207, 208, 215, 300, 307, 309, 317, 343, 345, 351, 352, 353),
+    *(12, 33, 222, 223, 303, 308, 314, 324, 325, 370),
+    *(30002, 30003),
+    315,
+)
 """Requests whose ext fields say what is wanted."""
 
-WITH_BODY = (34, 41, 42, 46, 200, 400, 401)
+WITH_BODY = (18, 34, 41, 42, 46, 200, 225, 400, 401)
 """Requests whose body does."""
+
+WITH_ALL_LEFT_OPEN = (321,)
+"""Requests whose ext fields may all be missing."""
+
+WITHOUT_EITHER = (
+    *(21, 43, 45, 201, 305, 316, 328, 30001),
+    *(26, 27, 28, 61, 306, 329, 907),
+)
+"""Requests that need to say nothing."""
+
+WITH_TESTS_OF_THEIR_OWN = (25, 60)
+"""Settings are no JSON, and where timers are is not known on every broker."""
 
 BAD_NUMBERS = {
     FieldKind.INT32: ("many", "1.5", "0x10", " 1", "1_000", "2147483648", "-2147483649", "٣"),
@@ -145,6 +163,15 @@ def test_members_of_the_wrong_type_are_refused(
     assert complaints(caplog) == []
 
 
+@pytest.mark.parametrize("binary", [False, True], ids=["json", "binary"])
+@pytest.mark.parametrize("code", WITHOUT_EITHER)
+def test_a_request_that_needs_no_words_is_served_without_any(
+    peer: Peer, code: int, binary: bool
+) -> None:
+    assert peer.ask(code, binary=binary).code == ResponseCode.SUCCESS
+    assert peer.ask(code, {"a": "many"}, b"hello", binary=binary).code == ResponseCode.SUCCESS
+
+
 def test_what_is_served_is_what_is_tested_here(peer: Peer) -> None:
     """Every other code is answered with 3, in Apache's words."""
     served = set()
@@ -155,10 +182,12 @@ def test_what_is_served_is_what_is_tested_here(peer: Peer) -> None:
         else:
             assert (answer.remark or "").startswith(f" request type {code} not supported")
 
-    assert served == {*WITH_HEADER, *WITH_BODY}
+    assert served == {*WITH_HEADER, *WITH_BODY, *WITH_ALL_LEFT_OPEN, *WITHOUT_EITHER} | {
+        *WITH_TESTS_OF_THEIR_OWN
+    }
 
 
-@pytest.mark.parametrize("code", [*WITH_HEADER, *WITH_BODY, 370, 200050, 999])
+@pytest.mark.parametrize("code", [*WITH_HEADER, *WITH_BODY, *WITHOUT_EITHER, 370, 200050, 999])
 def test_a_oneway_request_is_never_answered_not_even_with_a_refusal(
     peer: Peer, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,8 @@ from cometmq.broker.delay.levels import DelayLevels
 from cometmq.broker.durability import Durability
 from cometmq.broker.handlers.pull import PullHandlers
 from cometmq.broker.handlers.send import SendHandlers
+from cometmq.broker.idempotence import IdempotentSends
+from cometmq.broker.idempotence_snapshot import SnapshotFile
 from cometmq.broker.identity import resolve_identity
 from cometmq.broker.queue_locks import QueueLocks
 from cometmq.broker.retry import Retries
@@ -41,7 +43,12 @@ class DataPath:
     """
 
     def __init__(
-        self, folder: Path, *, store: Mapping[str, Any] | None = None, **settings: Any
+        self,
+        folder: Path,
+        *,
+        store: Mapping[str, Any] | None = None,
+        has_idempotence: bool = False,
+        **settings: Any,
     ) -> None:
         chosen = tables.broker_settings(**settings)
         store_settings = StoreSettings(root=folder, log_file_bytes=1 << 20, **(store or {}))
@@ -60,7 +67,7 @@ class DataPath:
         self.durability = Durability(
             self.store.watermarks, self.loop.as_asyncio, timeout_ms=5000, waiting_max=WAITING_MAX
         )
-        plans = SendPlans(
+        plans = self.plans = SendPlans(
             self.topics,
             Retries(self.groups, self.topics, self.locks.has_lock),
             DelayLevels(store_settings.delays_ms()),
@@ -70,11 +77,16 @@ class DataPath:
             clock=self.clock,
             chance=random.Random(1),
         )
+        self.idempotent: IdempotentSends | None = None
+        if has_idempotence:
+            file = SnapshotFile(folder)
+            self.idempotent = IdempotentSends(self.store, file, chosen, self.clock)
         is_sync = store_settings.flush_mode is FlushMode.SYNC_FLUSH
         self.sends = SendHandlers(
             self.store,
             plans,
             self.durability if is_sync else None,
+            self.idempotent,
         )
         self.pulls = PullHandlers(
             self.store,

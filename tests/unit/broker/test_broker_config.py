@@ -16,7 +16,7 @@ OWN_VALUES = {
     *("diskMaxUsedSpaceRatio", "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"),
     *("maxHashSlotNum", "maxIndexNum", "messageDelayLevel", "storePathCommitLog"),
     *("storePathRootDir", "enablePropertyFilter", "rocketmqHome", "traceTopicEnable"),
-    *("transactionCheckInterval", "transactionTimeOut"),
+    *("transactionCheckInterval", "transactionTimeOut", "recallMessageEnable"),
 }
 """Keys that the recorded brokers were given on purpose."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from cometmq.remoting.routes import Routes
 
 _POP: Final = "pop consumption is not supported yet; let the consumer pull (clientRebalance=true)"
-_REPLY: Final = "replies to requests are not supported yet"
-_RECALL: Final = "recalling messages is not supported yet"
 
 MISSING: Final = {
     RequestCode.POP_MESSAGE: _POP,
@@ -27,9 +25,6 @@ MISSING: Final = {
     RequestCode.NOTIFICATION: _POP,
     RequestCode.POLLING_INFO: _POP,
     RequestCode.BATCH_ACK_MESSAGE: _POP,
-    RequestCode.SEND_REPLY_MESSAGE: _REPLY,
-    RequestCode.SEND_REPLY_MESSAGE_V2: _REPLY,
-    RequestCode.RECALL_MESSAGE: _RECALL,
 }
 """What is refused, and why. Half messages and filters are refused where others are accepted."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cometmq.broker.durability import Durability
+    from cometmq.broker.idempotence import IdempotentSends
     from cometmq.broker.send_plans import SendPlans
     from cometmq.codec.command import Command
     from cometmq.codec.headers.send import SendMessageResponse
@@ -41,11 +42,14 @@ class SendHandlers:
         store: MessageStore,
         plans: SendPlans,
         durability: Durability | None,
+        idempotent: IdempotentSends | None = None,
     ) -> None:
         self._store = store
         self._plans = plans
         # None when nobody waits for the disk.
         self._durability = durability
+        # Stores sends with a sequence; never plain ones.
+        self._idempotent = idempotent
         # Takes plain sends; not when somebody waits for the disk.
         self._tail = None
         if durability is None:
@@ -56,8 +60,6 @@ class SendHandlers:
                 id_prefix=plans.id_prefix,
                 answer=self._written,
             )
-        # Messages taken since the start.
-        self.count = 0
 
     def add_to(self, routes: Routes) -> None:
         routes.add_batch(RequestCode.SEND_MESSAGE, self.send_long)
@@ -94,7 +96,6 @@ class SendHandlers:
             except Exception as error:
                 channel.reply(commands[position], failure(commands[position], error))
             position += 1
-        self.count += count
         if waiting and self._durability is not None:
             end = self._store.log_end
             self._durability.after(
@@ -113,18 +114,29 @@ class SendHandlers:
         Raises BrokerError with the refusal.
         """
         plans, durability = self._plans, self._durability
-        plan = plans.prepare(channel, command, core.read(command, header_type))
+        header = core.read(command, header_type)
+        plan = plans.prepare(channel, command, header)
         if durability is not None and plan.is_waiting and durability.is_full:
             channel.reply(command, _too_many(durability))
             return
-        put = self._store.put_batch if plan.is_batch else self._store.put
-        result = put(plan.message)
+        if self._idempotent is not None and header.is_extended:
+            plan, result, count = self._idempotent.put(header, plan)
+        else:
+            put = self._store.put_batch if plan.is_batch else self._store.put
+            result = put(plan.message)
+            count = len(result.offsets) or 1
         if result.status is not PutStatus.PUT_OK:
             channel.reply(command, refusal(result, plans.body_bytes_max))
             return
-        plan.topic.put_count += len(result.offsets) or 1
+        if count:
+            plan.topic.put_count += count
+            plan.topic.put_bytes += result.end - result.physical_offset
         answer = plans.answer(
-            plans.ids(result), plan.queue_id, result.queue_offset, plan.unique_key
+            plans.ids(result),
+            plan.queue_id,
+            result.queue_offset,
+            plan.unique_key,
+            plan.recall_handle,
         )
         if durability is None or not plan.is_waiting:
             channel.succeed(command, answer)
