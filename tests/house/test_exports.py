@@ -14,6 +14,7 @@ import cometmq
 
 PUBLIC = {
     "cometmq": {"__version__"},
+    "cometmq.admin": {"Admin", "Earliest", "Latest", "Offset", "Position", "Shift", "Time"},
     "cometmq.testing": {
         "ClusterError",
         "CrashingDisk",

@@ -1,0 +1,44 @@
+"""Requests in somebody's name: the access key and the signature that go with every one of them."""
+
+import functools
+
+import msgspec
+
+from cometmq.codec import signature
+from cometmq.codec.headers.base import Header
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Who asks. The secret signs requests and is never sent."""
+
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials(access_key={self.access_key!r})"
+
+    def signed(self, header: Header | None, body: bytes) -> Header:
+        """``header`` with the fields by which a server knows who asks."""
+        given = () if header is None else msgspec.structs.astuple(header)
+        kind = _signed(Header if header is None else type(header))
+        ext = kind(*given, self.access_key, self.security_token, None).to_ext()
+        signed = signature.sign(self.secret_key, signature.content(ext, body))
+        return kind(*given, self.access_key, self.security_token, signed)
+
+
+@functools.cache
+def _signed(kind: type[Header]) -> type[Header]:
+    """``kind`` with three more fields at its end."""
+    names = {
+        "access_key": signature.ACCESS_KEY,
+        "security_token": signature.SECURITY_TOKEN,
+        "signature": signature.SIGNATURE,
+    }
+    fields = [
+        (attribute, str | None, msgspec.field(name=wire_name, default=None))
+        for attribute, wire_name in names.items()
+    ]
+    signed = msgspec.defstruct(f"Signed{kind.__name__}", fields, bases=(kind,), gc=False)
+    assert issubclass(signed, Header)
+    return signed

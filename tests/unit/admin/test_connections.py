@@ -1,0 +1,250 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cometmq.admin import Admin
+from cometmq.admin.connections import Connections
+from cometmq.admin.signing import Credentials
+from cometmq.codec import signature
+from cometmq.codec.codes import RequestCode
+from cometmq.codec.command import Command
+from cometmq.codec.headers.base import Header
+from cometmq.codec.headers.topics import GetTopicStatsInfo
+from cometmq.errors import ConnectionLost, RequestTimeout, SettingsError, Unreachable
+from cometmq.remoting.channel import Channel
+from cometmq.remoting.config import TlsClientSettings, TlsMode, TlsServerSettings
+from cometmq.remoting.routes import Answer, Routes
+from cometmq.remoting.server import Server
+from tests.unit.remoting.certificates import Certificates, make_certificates
+
+LOOPBACK = "127.0.0.1"
+ECHO = RequestCode.GET_TOPIC_STATS_INFO
+DROP = RequestCode.TRIGGER_DELETE_FILES
+SILENT = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+class Peer:
+    """A server that counts who comes; ``DROP`` ends the connection instead of answering."""
+
+    def __init__(self, port: int = 0, tls: TlsServerSettings | None = None) -> None:
+        routes = Routes()
+        routes.add(ECHO, self._echo)
+        routes.add(DROP, self._drop)
+        routes.add(SILENT, lambda channel, command: None)
+        self._server = Server(routes, tls=tls, on_closed=self._closed)
+        self._port = port
+        self.commands: list[Command] = []
+        self.seen: set[Channel] = set()
+        self.closed_count = 0
+        self.is_patient = False  # DROP is answered
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    async def start(self) -> None:
+        await self._server.start(LOOPBACK, self._port)
+        self._port = self._server.ports[0]
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+    def _echo(self, channel: Channel, command: Command) -> Answer:
+        self.seen.add(channel)
+        self.commands.append(command)
+        return Answer(body=command.body)
+
+    def _drop(self, channel: Channel, command: Command) -> Answer | None:
+        self.seen.add(channel)
+        self.commands.append(command)
+        if self.is_patient:
+            return Answer()
+        channel.close("as told")
+        self.is_patient = True
+        return None
+
+    def _closed(self, channel: Channel) -> None:
+        self.closed_count += 1
+
+
+@contextlib.asynccontextmanager
+async def peers(count: int = 1) -> AsyncIterator[list[Peer]]:
+    started = [Peer() for _ in range(count)]
+    for peer in started:
+        await peer.start()
+    try:
+        yield started
+    finally:
+        for peer in started:
+            await peer.stop()
+
+
+async def say(connections: Connections, peer: Peer, text: bytes = b"hello") -> bytes:
+    answer = await connections.ask(peer.address, ECHO, body=text, timeout_ms=5_000)
+    return answer.body
+
+
+async def test_an_address_is_dialled_once_however_many_ask() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        texts = [b"%d" % number for number in range(100)]
+
+        answers = await asyncio.gather(*(say(connections, peer, text) for text in texts))
+
+        assert answers == texts
+        assert len(peer.seen) == 1
+
+
+async def test_a_server_that_was_restarted_is_dialled_again() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        await say(connections, peer)
+        await peer.stop()
+
+        with pytest.raises(Unreachable):
+            await say(connections, peer)
+        again = Peer(int(peer.address.split(":")[1]))
+        await again.start()
+        try:
+            assert await say(connections, again) == b"hello"
+        finally:
+            await again.stop()
+
+
+async def test_a_question_that_crosses_the_end_of_its_connection_is_asked_again() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        await say(connections, peer)
+
+        answer = await connections.ask(peer.address, DROP, timeout_ms=5_000)
+
+        assert answer.code == 0
+        assert [command.code for command in peer.commands] == [ECHO, DROP, DROP]
+        assert len(peer.seen) == 2
+
+
+async def test_what_must_not_be_done_twice_is_not_asked_again() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        await say(connections, peer)
+
+        with pytest.raises(ConnectionLost):
+            await connections.ask(peer.address, DROP, timeout_ms=5_000, is_repeatable=False)
+
+        assert [command.code for command in peer.commands] == [ECHO, DROP]
+
+
+async def test_a_new_connection_that_ends_is_not_tried_for_ever() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        with pytest.raises(ConnectionLost):
+            await connections.ask(peer.address, DROP, timeout_ms=5_000)
+
+
+async def test_connections_are_bounded_and_the_one_unused_longest_goes() -> None:
+    async with peers(3) as (first, second, third), Connections(connections_max=2) as connections:
+        await say(connections, first)
+        await say(connections, second)
+        await say(connections, first)
+
+        await say(connections, third)
+
+        assert connections.addresses == (first.address, third.address)
+        assert await say(connections, second) == b"hello"
+
+
+async def test_a_server_that_does_not_answer_is_given_up() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        with pytest.raises(RequestTimeout):
+            await connections.ask(peer.address, SILENT, timeout_ms=20)
+
+
+async def test_an_address_where_nobody_listens_is_unreachable() -> None:
+    async with Connections() as connections:
+        with pytest.raises(Unreachable, match="Connection refused"):
+            await connections.ask(f"{LOOPBACK}:1", ECHO, timeout_ms=1_000)
+
+
+async def test_nothing_is_asked_once_it_is_closed() -> None:
+    async with peers() as (peer,):
+        async with Connections() as connections:
+            await say(connections, peer)
+
+        with pytest.raises(Unreachable, match="this admin is closed; ask inside of its"):
+            await say(connections, peer)
+
+
+async def test_requests_under_way_end_when_it_is_closed() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        await say(connections, peer)
+        waiting = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=5_000))
+        await asyncio.sleep(0)
+
+        connections.close()
+
+        with pytest.raises(ConnectionLost):
+            await waiting
+
+
+@pytest.mark.parametrize("header", [None, GetTopicStatsInfo("orders")], ids=["bare", "header"])
+async def test_requests_are_signed_in_the_name_of_the_key(header: Header | None) -> None:
+    credentials = Credentials("key", "secret", "token")
+    async with peers() as (peer,), Connections(credentials=credentials) as connections:
+        await connections.ask(peer.address, ECHO, header, b"body", timeout_ms=5_000)
+
+        (command,) = peer.commands
+        ext = command.ext_fields
+        assert ext["AccessKey"] == "key"
+        assert ext["SecurityToken"] == "token"
+        assert signature.verify(ext, command.body, "secret", command.version)
+        assert not signature.verify(ext, command.body, "other", command.version)
+        assert ext.get("topic") == (None if header is None else "orders")
+
+
+@pytest.mark.slow
+async def test_servers_may_be_asked_with_tls(certificates: Certificates) -> None:
+    server_side = TlsServerSettings(
+        mode=TlsMode.ENFORCING,
+        cert_path=certificates.server.certificate,
+        key_path=certificates.server.key,
+    )
+    trusting = TlsClientSettings(is_enabled=True, trust_cert_path=certificates.authority)
+    peer = Peer(tls=server_side)
+    await peer.start()
+    try:
+        async with Connections(tls=trusting) as connections:
+            assert await say(connections, peer) == b"hello"
+        async with Connections() as connections:
+            with pytest.raises((ConnectionLost, Unreachable)):
+                await say(connections, peer)
+    finally:
+        await peer.stop()
+
+
+def test_a_secret_is_not_printed() -> None:
+    assert "hidden" not in repr(Credentials("key", "hidden"))
+
+
+@pytest.mark.parametrize("namesrv", ["", " ; ", []])
+def test_an_admin_needs_a_name_server(namesrv: str | list[str]) -> None:
+    with pytest.raises(SettingsError, match="no name server is given"):
+        Admin(namesrv)
+
+
+def test_an_address_that_is_none_is_noticed_at_once() -> None:
+    with pytest.raises(Unreachable, match="write it as host:port"):
+        Admin("localhost")
+
+
+def test_half_a_pair_of_keys_is_noticed() -> None:
+    with pytest.raises(SettingsError, match="secret_key"):
+        Admin("h:1", access_key="key")
+    with pytest.raises(SettingsError, match="access_key"):
+        Admin("h:1", secret_key="secret")
+
+
+async def test_name_servers_may_be_a_list_and_are_named_once() -> None:
+    async with Admin(["h:1", "h:2", "h:1"]) as admin:
+        assert admin.name_servers.addresses == ("h:1", "h:2")
