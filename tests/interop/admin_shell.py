@@ -20,7 +20,8 @@ class AdminShell(Stoppable):
     """The tool of one release; called as ``MqAdmin`` is, and twenty times as fast.
 
     What a command writes to standard error is part of the answer: a command that fails says so
-    there, and in no other way.
+    there, and in no other way. Before a command, ``@within 1500`` ends one that would run for ever;
+    ``@act`` speaks to the clients kept online in the same JVM instead (``Actors.java``).
     """
 
     def __init__(self, cache: Cache, version: str, folder: Path) -> None:

@@ -11,7 +11,8 @@ SOURCES = Path(__file__).parent / "programs" / "go"
 MODULE = ("go.mod", "go.sum")
 FILES = ("main.go", "tunnel.go")
 FEATURES = tuple(
-    f"features/{name}.go" for name in ("main", "options", "sending", "consuming", "pulling")
+    f"features/{name}.go"
+    for name in ("main", "options", "sending", "consuming", "pulling", "requests")
 )
 FETCH_TIMEOUT_S = 300
 BUILD_TIMEOUT_S = 300

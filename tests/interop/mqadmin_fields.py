@@ -13,7 +13,7 @@ from cometmq.codec import fastjson
 
 Row = dict[str, str]
 
-_COMPLAINT = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b.*$", re.MULTILINE)
+_COMPLAINT = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)(?::.*)?$", re.MULTILINE)
 _CODE = re.compile(r"CODE: (\d+) +DESC: (.*)")
 # A cell may have blanks, but only between its parentheses: ``1-0(0.0w, 0.0, 0.0)``.
 _CELL = re.compile(r"(?:[^\s(]|\([^)]*\))+")

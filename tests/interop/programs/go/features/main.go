@@ -26,6 +26,7 @@ var (
 	producers = newProducers()
 	consumers = newConsumers()
 	pullers   = newPullers()
+	requests  = newRequests()
 )
 
 func main() {
@@ -76,6 +77,10 @@ func run(asked command) (err error) {
 		return pullers.committed(asked.ID, given)
 	case "lite-seek":
 		return pullers.seek(given)
+	case "request":
+		return requests.send(asked.ID, given)
+	case "answer":
+		return requests.answer(asked.ID, given)
 	case "stop":
 		return stop(given.Name)
 	case "exit":

@@ -18,6 +18,7 @@ type options struct {
 	Retries      int       `json:"retries"`
 	CompressOver int       `json:"compressOver"`
 	Messages     []message `json:"messages"`
+	Bodies       []string  `json:"bodies"`
 
 	IsOrderly         bool   `json:"orderly"`
 	Model             string `json:"model"`

@@ -15,6 +15,7 @@ public final class Features {
     private final Producers producers = new Producers();
     private final Consumers consumers = new Consumers();
     private final LiteConsumers liteConsumers = new LiteConsumers();
+    private final Requests requests = new Requests();
 
     private Features() {
     }
@@ -49,6 +50,7 @@ public final class Features {
     private void stop(String name, boolean isInBackground) {
         producers.stop(name);
         liteConsumers.stop(name);
+        requests.stop(name);
         // A consumer of 5.x has left its broker at once, but may take three seconds to end its threads.
         Runnable shutdown = consumers.remove(name);
         if (isInBackground) {
@@ -80,6 +82,15 @@ public final class Features {
                 break;
             case "lite-seek":
                 liteConsumers.seek(options);
+                break;
+            case "request":
+                requests.send(options, events);
+                break;
+            case "answer":
+                requests.answer(options, events);
+                break;
+            case "trace":
+                Traces.trace(options, events);
                 break;
             case "stop":
                 stop(options.text("name"), options.is("inBackground"));
