@@ -5,7 +5,7 @@ general writer, made of sample facts, and write others by putting facts between 
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 MESSAGE_ID, UNIQUE_KEY, OPAQUE, NOTHING = range(4)
@@ -17,6 +17,10 @@ SAMPLE_OPAQUE: Final = 1_333_777_111
 SAMPLE_NUMBERS: Final = (1_444_777_222, 2_555_777_333_444, 3_666_777_444_555)
 SAMPLE_ID: Final = "~id~"
 SAMPLE_KEY: Final = "~key~"
+
+
+_PREFIX: Final = struct.Struct(">II")
+_PREFIX_BYTES: Final = 8
 
 
 class Piece(NamedTuple):
@@ -43,3 +47,20 @@ def cut(frame: bytes, serialization: int) -> list[Piece]:
         found.append(Piece(frame[position:place], kind))
         position = place + size
     return [*found, Piece(frame[position:], NOTHING)]
+
+
+def json_writer(
+    pieces: Sequence[Piece], kinds: Sequence[int]
+) -> Callable[[tuple[str | int, ...], int], bytes]:
+    """What writes heads in JSON, from facts of these kinds in this order and the body's size."""
+    assert [kind for _, kind in pieces] == [*kinds, NOTHING], pieces
+    # Each form of a fact is ASCII, so that characters are bytes.
+    first, *others = (literal for literal, _ in pieces)
+    literals = [literal.decode("latin-1") for literal in (first[_PREFIX_BYTES:], *others)]
+    text = "%s".join(literal.replace("%", "%%") for literal in literals)
+
+    def write(facts: tuple[str | int, ...], body_bytes: int) -> bytes:
+        head = (text % facts).encode("latin-1")
+        return _PREFIX.pack(len(head) + 4 + body_bytes, len(head)) + head
+
+    return write

@@ -67,12 +67,15 @@ _LANGUAGE_NAME: Final = LANGUAGE.name  # looked up once: reading it off an Enum 
 
 def plain_read(command: Command, header_type: type[H]) -> H:
     """The typed header of ``command``; raises RemoteProtocolError naming the field at fault."""
-    ext = command.ext
+    known = command.header
+    if type(known) is header_type:
+        return known
+    ext, header = command.ext, None
     if type(ext) is bytes and command.serialization == 0:
         header = text_form(header_type).read_json(ext)
-        if header is not None:
-            return cast("H", header)
-    return header_type.from_ext(command.ext_fields)
+    # Kept, because what the quick ways decline is looked at again.
+    command.header = header = header or header_type.from_ext(command.ext_fields)
+    return cast("H", header)
 
 
 def plain_encode_head(

@@ -7,7 +7,6 @@ plain ends it, and the caller looks at it closely.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -15,7 +14,6 @@ import msgspec
 from cometmq.codec import sent_properties
 from cometmq.codec.answer_pieces import (
     MESSAGE_ID,
-    NOTHING,
     NUMBER,
     OPAQUE,
     SAMPLE_ID,
@@ -25,6 +23,7 @@ from cometmq.codec.answer_pieces import (
     UNIQUE_KEY,
     Piece,
     cut,
+    json_writer,
 )
 from cometmq.codec.sent_properties import Asks
 from cometmq.codec.sysflag import BROKER_FLAGS, TRANSACTION_MASK
@@ -46,8 +45,6 @@ SYSTEM_FLAGS: Final = TRANSACTION_MASK | BROKER_FLAGS
 KEY_CHARACTERS_MAX: Final = 1024
 """Unique keys that are longer are not plain."""
 
-_PREFIX: Final = struct.Struct(">II")
-_PREFIX_BYTES: Final = 8
 _ASKS_MORE: Final = ~int(Asks.NO_WAIT)
 _NO_QUEUES: Final[Mapping[int, QueueTail]] = {}
 
@@ -106,7 +103,9 @@ class SendTail:
         self._id_prefix = id_prefix
         self._read = read
         self._answer = answer
-        self._json_answer = _json_answer(answer)
+        self._json_answer = json_writer(
+            pieces(answer, 0), (MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, OPAQUE)
+        )
 
     def take(
         self,
@@ -162,7 +161,7 @@ class SendTail:
                 message_id = f"{id_prefix}{result.physical_offset:016X}"
                 facts = message_id, queue_id, result.queue_offset, key
                 if command.serialization == 0:
-                    heads.append(write_json(*facts, command.opaque))
+                    heads.append(write_json((*facts, command.opaque), 0))
                 else:
                     heads.append(write(command.serialization, command.opaque, *facts))
         return len(commands)
@@ -182,19 +181,3 @@ def pieces(answer: Answer, serialization: int) -> list[Piece]:
     queue_id, queue_offset, _ = SAMPLE_NUMBERS
     frame = answer(serialization, SAMPLE_OPAQUE, SAMPLE_ID, queue_id, queue_offset, SAMPLE_KEY)
     return cut(frame, serialization)
-
-
-def _json_answer(answer: Answer) -> Callable[[str, int, int, str, int], bytes]:
-    """The same in JSON from message id, queue id, queue offset, key and opaque, but quicker."""
-    found = pieces(answer, 0)
-    kinds = [kind for _, kind in found]
-    assert kinds == [MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_KEY, OPAQUE, NOTHING], kinds
-    # Each form of a fact is ASCII, so that characters are bytes.
-    literals = [literal.decode("latin-1").replace("%", "%%") for literal, _ in found]
-    text = "%s".join([literals[0][_PREFIX_BYTES:], *literals[1:]])
-
-    def write(message_id: str, queue_id: int, offset: int, key: str, opaque: int) -> bytes:
-        head = (text % (message_id, queue_id, offset, key, opaque)).encode("latin-1")
-        return _PREFIX.pack(len(head) + 4, len(head)) + head
-
-    return write
