@@ -565,10 +565,16 @@ cdef class PullPlan:
     cdef int64_t queue_count
     cdef object tags, online, subscription, message_model
     cdef list taken
+    cdef dict pulled
     cdef Limits limits
     cdef Py_ssize_t entries_max
+    # Where the pull that was answered last goes on.
+    cdef int64_t next_offset
 
-    def __init__(self, header, int64_t queue_count, tags, tuple limits not None, list taken not None, online):
+    def __init__(
+        self, header, int64_t queue_count, tags, tuple limits not None, list taken not None,
+        dict pulled not None, online,
+    ):
         self.said = _astuple(header)
         self.flags = <int>self.said[FLAGS_AT] & VARIES
         self.queue_count = queue_count
@@ -579,6 +585,7 @@ cdef class PullPlan:
         self.limits.bytes_cold_max = limits[3]
         self.entries_max = limits[4]
         self.taken = taken
+        self.pulled = pulled
         self.online = online
         if online is not None:
             self.subscription = online.subscriptions[header.topic]
@@ -661,6 +668,7 @@ cdef class PullTail:
             frame = self.find(said, fields, plan)
             if frame is None:
                 return number
+            plan.pulled[fields[2]] = plan.next_offset
             if <int>fields[FLAGS_AT] & COMMIT_OFFSET:
                 self.commit(fields[0], fields[1], fields[2], fields[COMMIT_AT])
             frames.append(frame)
@@ -740,6 +748,7 @@ cdef class PullTail:
             if frame is not None:
                 plan.taken[0] += choice.records
                 plan.taken[1] += choice.bytes
+                plan.next_offset = facts.numbers[0]
             return frame
         finally:
             free(choice.runs)

@@ -118,6 +118,16 @@ class Keeper:
         self._is_marked.set()
         await waiter
 
+    async def settle_all(self) -> None:
+        """The same with what would rest for a while yet.
+
+        For those who took something away: it must not come back with a crash.
+        """
+        for entry in self._entries:
+            if entry.is_marked:
+                entry.rest_until = 0.0
+        await self.settle()
+
     async def close(self) -> None:
         """Save everything marked a last time; ``run`` must have ended. Failures are logged.
 

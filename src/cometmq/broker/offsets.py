@@ -19,6 +19,9 @@ from cometmq.store.documents import ConfigDocument
 OFFSETS_MAX: Final = 1_000_000
 """Offsets at which no new ones are kept; those that exist go on. About 90 MB in memory."""
 
+PULLED_MAX: Final = 65_536
+"""Pairs of topic and group of which is noted how far messages were handed out."""
+
 UNKNOWN: Final = -1
 
 _log = logs.get_logger("cometmq.broker")
@@ -53,7 +56,7 @@ class ConsumerOffsets:
             key: {queue: offset for queue, offset in queues.items() if offset >= 0}
             for key, queues in saved.offset_table.items()
         }
-        # How far messages were handed out, which only 5.x notes; kept for it.
+        # How far messages were handed out, by the same keys: for people to look at.
         self._pulled = dict(saved.pull_offset_table or {})
         # The other members of the file.
         self._saved = saved
@@ -162,6 +165,23 @@ class ConsumerOffsets:
         """A group's offsets of one topic by queue; a copy."""
         return dict(self._by_key.get(f"{topic}@{group}", {}))
 
+    def pulled(self, group: str, topic: str) -> Queues:
+        """How far messages of a topic were handed out to a group, by queue.
+
+        Whoever hands out writes into it; it changes nothing, and nobody has to save it.
+        """
+        key = f"{topic}@{group}"
+        queues = self._pulled.get(key)
+        if queues is None:
+            if len(self._pulled) >= PULLED_MAX:
+                return {}
+            queues = self._pulled.setdefault(key, {})
+        return queues
+
+    def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
+        """How far messages of a queue were handed out to a group; ``UNKNOWN`` if nobody knows."""
+        return self._pulled.get(f"{topic}@{group}", {}).get(queue_id, UNKNOWN)
+
     def topics_of(self, group: str) -> list[str]:
         """Topics of which a group has offsets, in order."""
         return sorted(topic for topic, name in self._names() if name == group)
@@ -198,8 +218,11 @@ class ConsumerOffsets:
             self._saved,
             offset_table=by_key,
             group_topic_map=self._group_topic_map(),
-            pull_offset_table=dict(self._pulled) if is_pulled_known else None,
+            pull_offset_table=self._pulled_table() if is_pulled_known else None,
         )
+
+    def _pulled_table(self) -> dict[str, Queues]:
+        return {key: dict(queues) for key, queues in self._pulled.items()}
 
     def __len__(self) -> int:
         """How many offsets there are, of all queues of all groups."""

@@ -252,7 +252,7 @@ class Parts:
             self.clients,
             self.removal,
             broker_name=name,
-            settle=self._settle_topics,
+            settle=self._settle_removal,
             tps=tps,
         ).add_to(routes)
         progress = Progress(
@@ -264,7 +264,7 @@ class Parts:
             self.clients,
             progress,
             broker_address=self.identity.address,
-            settle=self.keeper.settle,
+            settle=self.keeper.settle_all,
         ).add_to(routes)
         ConnectionHandlers(self.clients, self._clock).add_to(routes)
         RelayHandlers(self.store, self.topics, self.clients, broker_name=name).add_to(routes)
@@ -316,6 +316,14 @@ class Parts:
     async def _settle_topics(self) -> None:
         """Bring topics to disk and to the name servers, as far as that is quick."""
         await self.keeper.settle()
+        await self._register()
+
+    async def _settle_removal(self) -> None:
+        """The same when topics are gone, and what groups had consumed of them."""
+        await self.keeper.settle_all()
+        await self._register()
+
+    async def _register(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS_MAX):
                 await self.registrar.register_now()

@@ -120,10 +120,11 @@ class Progress:
         for queue_id in range(topic.read_queue_count):
             await pace.step()
             offset = max(self._offsets.get(group, name, queue_id), 0)
+            pulled = self._offsets.pulled_to(group, name, queue_id)
             table[MessageQueue(name, self._broker_name, queue_id)] = OffsetWrapper(
                 self._store.max_offset(name, queue_id),
                 offset,
                 stored_at(self._store, name, queue_id, offset - 1),
-                # How far messages were handed out is not noted: not less far than this.
-                offset,
+                # A member that begins elsewhere may have committed more than it was handed since.
+                max(pulled, offset),
             )

@@ -102,7 +102,7 @@ class PullPlan:
 
     ``online`` is the group when its heartbeats say what it wants, None when its pulls say it.
     ``limits`` are records and bytes, the same for cold ones, and entries to look at. What is handed
-    out is added to ``taken``: records and bytes.
+    out is added to ``taken``: records and bytes. How far that is, goes to ``pulled`` by queue id.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class PullPlan:
         tags: frozenset[int] | None,
         limits: Limits,
         taken: list[int],
+        pulled: dict[int, int],
         online: OnlineGroup | None,
     ) -> None:
         self.wish = wish(header)
@@ -119,6 +120,7 @@ class PullPlan:
         self.tags = tags
         self.limits = limits
         self.taken = taken
+        self.pulled = pulled
         self.online = online
         subscription: Any = None if online is None else online.subscriptions[header.topic]
         self.subscription = subscription
@@ -243,6 +245,7 @@ class PullTail:
         plan.taken[0] += records
         plan.taken[1] += size
         offsets = offset + examined, low, high
+        plan.pulled[header.queue_id] = offset + examined
         if command.serialization == 0:
             return self._json_answer((*offsets, command.opaque), size) + joined
         return self._answer(command.serialization, command.opaque, *offsets, size) + joined

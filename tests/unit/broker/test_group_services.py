@@ -289,6 +289,17 @@ def test_the_progress_of_a_group_is_told_queue_by_queue(services: Services) -> N
     }
 
 
+def test_what_was_handed_out_and_is_not_committed_is_told(services: Services) -> None:
+    for _ in range(5):
+        services.send(queue_id=1)
+    services.offsets.commit(GROUP, TOPIC, 1, 1)
+
+    services.offsets.pulled(GROUP, TOPIC)[1] = 4
+
+    found = progress(services, GROUP).offset_table[queue(1)]
+    assert (found.consumer_offset, found.pull_offset, found.broker_offset) == (1, 4, 5)
+
+
 def test_a_group_without_offsets_has_no_progress(services: Services) -> None:
     assert progress(services, "nothing").offset_table == {}
 

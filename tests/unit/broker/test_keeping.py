@@ -199,6 +199,20 @@ def test_the_task_wakes_up_when_an_interval_is_over() -> None:
     assert asyncio.run(scenario()) == [1]
 
 
+def test_what_rests_is_saved_for_those_who_cannot_wait() -> None:
+    async def scenario() -> list[list[int]]:
+        table = Table(interval_ms=60_000)
+        running = asyncio.create_task(table.keeper.run())
+        table.change()
+        await table.keeper.settle()
+        before = list(table.document.saved)
+        await table.keeper.settle_all()
+        running.cancel()
+        return [before, table.document.saved]
+
+    assert asyncio.run(scenario()) == [[], [1]]
+
+
 def test_who_waits_goes_on_when_a_save_was_tried_in_vain() -> None:
     async def scenario() -> list[int]:
         table = Table()

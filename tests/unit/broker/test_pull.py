@@ -51,6 +51,7 @@ class TestAgain:
             ["5", "0", "5", "0"],
         ]
         assert path.pulls.taken[TOPIC, GROUP][0] == 5
+        assert path.offsets.pulled_to(GROUP, TOPIC, 0) == 5
 
     def test_a_group_that_may_no_longer_consume_is_refused(self, path: DataPath) -> None:
         path.send()

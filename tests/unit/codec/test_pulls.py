@@ -66,13 +66,14 @@ class Place:
         self.online: dict[str, Any] = {}
         self.committed: list[tuple[str, str, int, int]] = []
         self.taken = [0, 0]
+        self.pulled: dict[int, int] = {}
         self.tail = kind(self.log, self.queues, self.online, core.read, answer, self.commit)
         self.plan_kind = plan_kind
 
     def plan(self, header: PullMessage, *, tags: frozenset[int] | None = None) -> None:
         online = None if header.sys_flag & SUBSCRIPTION else self.online[header.consumer_group]
         self.tail.plans[header.consumer_group, header.topic] = self.plan_kind(
-            header, 2, tags, LIMITS, self.taken, online
+            header, 2, tags, LIMITS, self.taken, self.pulled, online
         )
 
     def commit(self, *facts: Any) -> None:
@@ -144,6 +145,7 @@ def test_a_planned_pull_is_answered_with_the_records_of_its_file(form: int, opaq
         [answer(form, opaque, 16, 0, 16, len(body)) + body],
     )
     assert place.taken == [13, 1300]
+    assert place.pulled == {0: 16}
 
 
 def test_as_many_records_come_as_the_limits_allow() -> None:
@@ -339,3 +341,4 @@ def test_both_cores_answer_alike(seed: int) -> None:
     for command in asked:
         assert both[0].take(command) == both[1].take(command), seed
     assert both[0].taken == both[1].taken, seed
+    assert both[0].pulled == both[1].pulled, seed

@@ -241,6 +241,7 @@ class PullHandlers:
                 max(limits.count, limits.entries_max),
             ),
             self._taken_of(header),
+            self._offsets.pulled(header.consumer_group, header.topic),
             None if is_told else self._clients.consumer_groups[header.consumer_group],
         )
 
@@ -282,6 +283,8 @@ class PullHandlers:
             0 if group is None else group.config.group_sys_flag or 0,
         )
         if result.count:
+            pulled = self._offsets.pulled(said.consumer_group, said.topic)
+            pulled[said.queue_id] = result.next_offset
             taken = self._taken_of(said)
             taken[0] += result.count
             taken[1] += result.bytes
