@@ -221,6 +221,8 @@ def test_consumers_are_asked_for_their_offsets(
 
 def test_offsets_are_cloned_and_listed(peer: Peer, topic: str, group: str) -> None:
     beat(peer, "reader", group=group, topic=topic)
+    for _ in range(4):
+        stored_at(peer.send(topic, e="1"))
     commit = {"consumerGroup": group, "topic": topic, "queueId": "1", "commitOffset": "4"}
     peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
 

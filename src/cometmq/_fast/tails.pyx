@@ -568,8 +568,8 @@ cdef class PullPlan:
     cdef dict pulled
     cdef Limits limits
     cdef Py_ssize_t entries_max
-    # Where the pull that was answered last goes on.
-    cdef int64_t next_offset
+    # Where the pull that was answered last goes on, and where its queue ended.
+    cdef int64_t next_offset, queue_end
 
     def __init__(
         self, header, int64_t queue_count, tags, tuple limits not None, list taken not None,
@@ -669,7 +669,7 @@ cdef class PullTail:
             if frame is None:
                 return number
             plan.pulled[fields[2]] = plan.next_offset
-            if <int>fields[FLAGS_AT] & COMMIT_OFFSET:
+            if <int>fields[FLAGS_AT] & COMMIT_OFFSET and <int64_t>fields[COMMIT_AT] <= plan.queue_end:
                 self.commit(fields[0], fields[1], fields[2], fields[COMMIT_AT])
             frames.append(frame)
             gathered += PyBytes_GET_SIZE(frame)
@@ -749,6 +749,7 @@ cdef class PullTail:
                 plan.taken[0] += choice.records
                 plan.taken[1] += choice.bytes
                 plan.next_offset = facts.numbers[0]
+                plan.queue_end = facts.numbers[2]
             return frame
         finally:
             free(choice.runs)

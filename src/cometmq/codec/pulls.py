@@ -153,7 +153,8 @@ class PullTail:
     ``plans`` are by group and topic; whoever knows that one does not hold any more takes it out.
     ``queues`` are by topic and queue id, ``online`` the groups with members. ``answer`` writes the
     frame of an answer without records, from serialization, opaque, next, first and last offset.
-    ``commit`` is told how far a consumer is, with group, topic, queue id and offset.
+    ``commit`` is told how far a consumer is, with group, topic, queue id and offset, unless that
+    is beyond the queue's end.
     """
 
     def __init__(
@@ -202,12 +203,15 @@ class PullTail:
             frame = self._found(command, header, plan, warm_begin, log_end)
             if frame is None:
                 return number
-            if header.sys_flag & COMMIT_OFFSET:
+            if header.sys_flag & COMMIT_OFFSET and header.commit_offset <= self._end_of(header):
                 place = header.consumer_group, header.topic, header.queue_id
                 self._commit(*place, header.commit_offset)
             frames.append(frame)
             gathered += len(frame)
         return len(commands)
+
+    def _end_of(self, header: PullMessage) -> int:
+        return self._queues[header.topic][header.queue_id].max_offset
 
     def _found(
         self, command: Command, header: PullMessage, plan: PullPlan, warm_begin: int, log_end: int

@@ -141,13 +141,26 @@ class TestQuery:
 
 class TestUpdate:
     def test_an_offset_is_stored_back_and_forth(self, desk: Desk) -> None:
+        put_all(desk.store, *numbered(9))
+
         assert desk.update(9).code == ResponseCode.SUCCESS
         assert desk.offsets.get(GROUP, TOPIC, 0) == 9
 
         assert desk.update(4).code == ResponseCode.SUCCESS
         assert desk.offsets.get(GROUP, TOPIC, 0) == 4
 
+    def test_one_beyond_the_end_of_the_queue_is_not(self, desk: Desk) -> None:
+        put_all(desk.store, *numbered(9))
+        desk.update(4)
+
+        reply = desk.update(10)
+
+        assert reply.code == ResponseCode.SUCCESS
+        assert reply.remark == "Offset 10 is not noted, the queue ends at 9"
+        assert desk.offsets.get(GROUP, TOPIC, 0) == 4
+
     def test_one_way_it_gets_no_answer(self, desk: Desk) -> None:
+        put_all(desk.store, *numbered(9))
         header = UpdateConsumerOffset(GROUP, TOPIC, 0, 9)
         command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header, is_oneway=True)
 
@@ -155,6 +168,7 @@ class TestUpdate:
         assert desk.offsets.get(GROUP, TOPIC, 0) == 9
 
     def test_a_negative_offset_is_ignored(self, desk: Desk) -> None:
+        put_all(desk.store, *numbered(9))
         desk.update(9)
 
         assert desk.update(-1).code == ResponseCode.SUCCESS
@@ -186,9 +200,9 @@ class TestUpdate:
 
     def test_a_full_table_says_so(self, tmp_path: Path) -> None:
         desk = Desk(tmp_path, offsets_max=1)
-        desk.update(1, queue_id=0)
+        desk.update(0, queue_id=0)
 
-        reply = desk.update(1, queue_id=1)
+        reply = desk.update(0, queue_id=1)
 
         assert reply.code == ResponseCode.SYSTEM_ERROR
         assert reply.remark == "the broker has 1 offsets: no new ones are kept"

@@ -180,9 +180,17 @@ class TestFound:
     def test_a_pull_may_commit_an_offset(self, path: DataPath) -> None:
         path.send()
 
-        path.pull(sys_flag=NO_WAIT | 0x1, commit_offset=7)
+        path.pull(sys_flag=NO_WAIT | 0x1, commit_offset=1)
 
-        assert path.offsets.get(GROUP, TOPIC, 0) == 7
+        assert path.offsets.get(GROUP, TOPIC, 0) == 1
+
+    def test_but_none_beyond_the_end_of_the_queue(self, path: DataPath) -> None:
+        path.send()
+
+        for _ in range(2):
+            path.pull(sys_flag=NO_WAIT | 0x1, commit_offset=2)
+
+        assert path.offsets.get(GROUP, TOPIC, 0) == -1
 
     def test_and_does_not_without_saying_so(self, path: DataPath) -> None:
         path.send()

@@ -181,6 +181,17 @@ def test_a_commit_that_comes_with_a_pull_is_noted() -> None:
     assert place.committed == [("g", "orders", 1, 4)]
 
 
+def test_a_commit_beyond_the_end_of_the_queue_is_not_noted() -> None:
+    place = active()
+    place.queues["orders"][1].max_offset = 5
+    place.plan(wanted())
+
+    for offset in (6, 5):
+        place.take(pull(queue_id=1, sys_flag=SUBSCRIPTION | COMMIT_OFFSET, commit_offset=offset))
+
+    assert place.committed == [("g", "orders", 1, 5)]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

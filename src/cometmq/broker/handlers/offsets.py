@@ -83,6 +83,11 @@ class OffsetHandlers:
             raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
         if self._offsets.is_reset(said.consumer_group, said.topic, said.queue_id):
             return Answer(remark="Offset has been previously reset")
+        if said.commit_offset > (end := self._store.max_offset(said.topic, said.queue_id)):
+            # Of a topic that was deleted and made again, or from before the log lost its end: a
+            # group that were set there would never see what comes next.
+            remark = f"Offset {said.commit_offset} is not noted, the queue ends at {end}"
+            return Answer(remark=remark)
         is_noted = self._offsets.commit(
             said.consumer_group, said.topic, said.queue_id, said.commit_offset
         )

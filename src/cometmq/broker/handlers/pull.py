@@ -176,7 +176,9 @@ class PullHandlers:
         group = self._group_for(header)
         topic = self._topic_for(channel, header)
         tags = self._wanted_tags(header, group)
-        if header.sys_flag & COMMIT_OFFSET:
+        if header.sys_flag & COMMIT_OFFSET and header.commit_offset <= self._store.max_offset(
+            header.topic, header.queue_id
+        ):
             self._offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
