@@ -1,27 +1,35 @@
 """The main job of ``make run``: what CometMQ can do today, done before your eyes.
 
-There is no broker yet, so a message goes as far as the codecs carry it: into a request frame, out
-of it again, into a commit-log record with its queue entry. Then a store directory that Apache
-RocketMQ wrote is read the same way.
+A name server and a broker are started in this process, orders are sent to them, some of them for
+later, and looked at again. There is no Python client yet, so they are sent as plain requests, and
+looked at with ``cometmq.admin``. Then a store directory that Apache RocketMQ wrote is read.
 """
 
 import argparse
+import asyncio
 import sys
 import tarfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 
 from cometmq import __version__
-from cometmq.codec import core, message_id, properties, queue_entry, record
+from cometmq.admin import Admin
+from cometmq.codec import core, properties, record
 from cometmq.codec.codes import RequestCode
-from cometmq.codec.command import Serialization
-from cometmq.codec.headers.send import SendMessageV2
+from cometmq.codec.headers.send import SendMessageResponse, SendMessageV2
 from cometmq.errors import RemoteProtocolError
+from cometmq.remoting.channel import Channel
+from cometmq.remoting.client import connect
+from cometmq.testing import LocalCluster
 from scripts import tree
 
 STORE = tree.ROOT / "tests" / "data" / "store" / "5.5.0-clean.tar.gz"
-BODY = b'{"order": 4711, "total": 12.50}'
-HOST = record.pack_host("127.0.0.1", 10911)
+TOPIC = "orders"
+QUEUES = 4
+TAGS = ("books", "games", "tools")
+TIMEOUT_MS = 5000
+LATER_SECONDS_MAX = 10
 
 
 def main() -> int:
@@ -29,36 +37,57 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="accepted; nothing stays up yet")
     parser.parse_args()
     print(f"CometMQ {__version__}, {core.active()} core\n")
-    show_a_message()
+    with LocalCluster() as cluster:
+        asyncio.run(show_a_cluster(cluster.namesrv, cluster.broker.address))
     show_a_store()
     print("Try next:")
+    print("  .venv/bin/cometmq up        a broker that stays, for any RocketMQ client")
     print("  .venv/bin/cometmq doctor")
-    print("  .venv/bin/cometmq decode id 7F00000100002A9F0000000000001000")
     print("  make bench")
     return 0
 
 
-def show_a_message() -> None:
-    written = properties.encode({"TAGS": "new", "KEYS": "order-4711"})
-    header = SendMessageV2("demo", "orders", "TBW102", 4, 3, 0, 1_700_000_000_000, 0, written)
-    print("One order as a send request")
-    for form in Serialization:
-        frame = core.encode_head(form, RequestCode.SEND_MESSAGE_V2, 1, 0, None, header, len(BODY))
-        (command,), _ = core.decode_frames(frame + BODY)
-        assert core.read(command, SendMessageV2) == header
-        print(f"  {form.name + ' header':<17} {len(frame) + len(BODY)} bytes, read back unchanged")
+async def show_a_cluster(namesrv: str, broker: str) -> None:
+    print(f"A cluster in this process: name server {namesrv}, broker {broker}")
+    async with Admin(namesrv) as admin:
+        await admin.topics.create(TOPIC, queues=QUEUES)
+        first = await send_orders(broker)
+        found = [message async for message in admin.messages.browse(TOPIC)]
+        tags = Counter(message.tags for message in found)
+        print(f"  stored          {len(found)} orders, first message id {first}")
+        print(f"  by tag          {', '.join(f'{count} {tag}' for tag, count in tags.items())}")
+        (match,) = await admin.messages.by_key(TOPIC, "order-7")
+        print(f"  by key order-7  {match.body.decode()} in queue {match.queue_id}")
+        begun = time.monotonic()
+        while len(found) == sum(tags.values()):
+            assert time.monotonic() - begun < LATER_SECONDS_MAX, "the delayed order did not come"
+            await asyncio.sleep(0.05)
+            found = [message async for message in admin.messages.browse(TOPIC)]
+        print(f"  delayed         {found[-1].body.decode()} came when its time had come\n")
 
-    log = bytearray(512)
-    size = core.encode_record_into(
-        log, 0, b"orders", BODY, written.encode(), 3, 0, 0, 1_700_000_000_001, 1_700_000_000_000,
-        HOST, HOST, 0, 0, 0, 0,
+
+async def send_orders(broker: str) -> str:
+    """Send nine orders and one for a second later; the id of the first."""
+    channel = await connect(broker)
+    try:
+        ids = [await send_order(channel, number) for number in range(1, 10)]
+        await send_order(channel, 10, TIMER_DELAY_SEC="1")
+    finally:
+        channel.close()
+    return ids[0]
+
+
+async def send_order(channel: Channel, number: int, **asked: str) -> str:
+    key = f"DEMO{number:012d}"
+    named = {"UNIQ_KEY": key, "TAGS": TAGS[number % 3], "KEYS": f"order-{number}", **asked}
+    header = SendMessageV2(
+        "demo", TOPIC, "TBW102", QUEUES, number % QUEUES, 0, time.time_ns() // 1_000_000, 0,
+        properties.encode(named),
     )  # fmt: skip
-    entries = queue_entry.pack(0, size, queue_entry.tags_code("new"))
-    hits, _ = core.scan_entries(
-        entries, 0, len(entries), frozenset({queue_entry.tags_code("new")}), 32
-    )
-    print(f"  {'log record':<17} {size} bytes, message id {message_id.encode_offset_id(HOST, 0)}")
-    print(f"  {'queue entry':<17} {len(entries)} bytes, found by tag 'new': {len(hits)} of 1\n")
+    body = f'{{"order": {number}, "total": {number}.50}}'.encode()
+    answer = await channel.request(RequestCode.SEND_MESSAGE_V2, header, body, timeout_ms=TIMEOUT_MS)
+    assert answer.code == 0, answer.remark
+    return core.read(answer, SendMessageResponse).msg_id
 
 
 def show_a_store() -> None:
