@@ -1,5 +1,6 @@
 """Asking a running broker how it is, and changing its settings, over the wire."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,6 +121,30 @@ def test_a_live_change_is_kept_in_the_file_and_in_effect(peer: Peer, conf: Path)
     assert refused.code == ResponseCode.TOPIC_NOT_EXIST
     assert peer.send("made-by-a-sender").code == ResponseCode.SUCCESS
     assert conf.read_text() == FILE + "autoCreateTopicEnable=true\n"
+
+
+def test_topics_may_be_made_by_sends_from_now_on(tmp_path: Path) -> None:
+    settings = {"autoCreateTopicEnable": "false"}
+    with LocalCluster(folder=tmp_path, settings=settings) as cluster:
+        with connected(cluster.broker.address) as peer:
+            before = peer.send("made-later")
+            change(peer, "autoCreateTopicEnable=true\n")
+            after = peer.send("made-later")
+
+    assert (before.code, after.code) == (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUCCESS)
+
+
+def test_a_change_is_made_whole_though_the_one_who_asked_has_gone(
+    asked: BlockingCluster, peer: Peer, conf: Path
+) -> None:
+    with connected(asked.broker.address) as other:
+        other.tell(RequestCode.UPDATE_BROKER_CONFIG, {}, b"fileReservedTime=42\n", flag=0)
+
+    deadline = time.monotonic() + 10
+    while "fileReservedTime=42\n" not in conf.read_text():
+        assert time.monotonic() < deadline, conf.read_text()
+    change(peer, "deleteFileBatchMax=11\n")  # waits for the one before
+    assert settings_of(peer)["fileReservedTime"] == "42"
 
 
 def test_a_change_counts_for_consumers_that_are_pulling(peer: Peer) -> None:

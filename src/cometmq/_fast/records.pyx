@@ -338,7 +338,8 @@ cdef int choose(
         offset = <int64_t>load64(p)
         size = <int32_t>load32(p + 8)
         if size != INT32_MAX or offset != 0:
-            if offset < 0 or size <= 0 or offset + size > limits.log_end:
+            # Not their sum: that of a damaged entry may be too large for a number.
+            if offset < 0 or size <= 0 or offset > limits.log_end - size:
                 break
             if wanted_count < 0 or matches(<int64_t>load64(p + 12), wanted, wanted_count):
                 if offset < limits.log_begin:

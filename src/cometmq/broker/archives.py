@@ -77,8 +77,9 @@ class Archives:
         """Load what was saved; blocks for the disk."""
         self._store = store
         self._clock = clock
-        self._by_name = dict(file.load().archives)
-        for name, mark in self._by_name.items():
+        saved = file.load()
+        self._by_name = dict(saved.archives)
+        for name, mark in saved.archives.items():
             # Of another log, or of one that was cut: nothing behind its end was ever archived.
             if mark.offset > store.log_end:
                 _log.warning(
@@ -88,6 +89,9 @@ class Archives:
                     store.log_end,
                 )
                 self._by_name[name] = msgspec.structs.replace(mark, offset=store.log_end)
+        if self._by_name != saved.archives:
+            # At once: the log grows past the old position, and then it would count again.
+            file.save(self.table())
         self.on_change = _nothing
 
     @property

@@ -43,8 +43,9 @@ class _Entry(Generic[T]):
         self.snapshot = snapshot
         self.interval_s = (interval_ms or 0) / 1000
         self.is_marked = False
-        # Monotonic time before which it is not saved.
+        # Monotonic time before which it is not saved, unless somebody cannot wait.
         self.rest_until = 0.0
+        self.is_urgent = False
         self.has_failed = False
 
 
@@ -101,7 +102,9 @@ class Keeper:
         waiting, self._waiting = self._waiting, []
         try:
             for entry in self._entries:
-                if entry.is_marked and entry.rest_until <= self._clock.monotonic():
+                if entry.is_marked and (
+                    entry.is_urgent or entry.rest_until <= self._clock.monotonic()
+                ):
                     await self._save(entry)
         finally:
             _release(waiting)
@@ -124,8 +127,7 @@ class Keeper:
         For those who took something away: it must not come back with a crash.
         """
         for entry in self._entries:
-            if entry.is_marked:
-                entry.rest_until = 0.0
+            entry.is_urgent = entry.is_marked
         await self.settle()
 
     async def close(self) -> None:
@@ -153,7 +155,7 @@ class Keeper:
         self._saving = None
 
     async def _save_now(self, entry: _Entry[Any]) -> None:
-        entry.is_marked = False
+        entry.is_marked = entry.is_urgent = False
         try:
             await asyncio.to_thread(entry.document.save, entry.snapshot())
         except OSError as error:

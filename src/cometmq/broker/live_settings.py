@@ -70,10 +70,15 @@ ALWAYS_REFUSED: Final = frozenset(
         "storePathCommitLog",
         "readOnlyCommitLogStorePaths",
         "rocketmqHome",
+        "bindAddress",
+        "healthAddress",
+        "healthPort",
     }
 )
-"""Keys that nobody changes from afar, whatever the file says: where files lie, and this list.
-Secrets and paths are refused, too."""
+"""Keys that nobody changes from afar, whatever the file says: where files lie, who gets in, and
+this list. So are secrets, paths, and all about TLS."""
+
+_REFUSED_PREFIX: Final = "tls."
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -127,7 +132,7 @@ class LiveSettings:
     def refused(self, keys: Iterable[str]) -> tuple[str, ...]:
         """Those of ``keys`` that must not be changed from outside."""
         refused = {*ALWAYS_REFUSED, *self.config.broker.config_black_list, *_SENSITIVE}
-        return tuple(key for key in keys if key in refused)
+        return tuple(key for key in keys if key in refused or key.startswith(_REFUSED_PREFIX))
 
     def check(self, changes: Mapping[str, str]) -> Change:
         """What a change would do. Raises SettingsError when it cannot be made."""

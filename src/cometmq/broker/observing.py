@@ -78,25 +78,29 @@ class Counting:
     def __init__(
         self,
         topics: TopicTable,
-        taken: Mapping[tuple[str, str], list[int]],
+        taken: dict[tuple[str, str], list[int]],
         clock: Clock,
         *,
         cluster_name: str,
         pulls: Callable[[], int],
         missed: Callable[[], int],
-        returned: Mapping[tuple[str, str], list[int]],
+        returned: dict[tuple[str, str], list[int]],
+        groups: GroupTable,
     ) -> None:
         """``pulls`` are all requests for messages, ``missed`` those that found nothing."""
         self.puts = TopicPuts(topics.by_name)
         topics.on_change.append(self.puts.learn)
         topics.on_delete.append(self.puts.forget)
-        self.gets = PairCounts(taken)
+        self.gets, returns = PairCounts(taken), PairCounts(returned)
+        for pairs in (self.gets, returns):
+            topics.on_delete.append(pairs.forget_topic)
+            groups.on_delete.append(pairs.forget_group)
         self._pulls = pulls
         self._missed = missed
         sources = Sources(
             topic_puts=self.puts,
             group_gets=self.gets,
-            send_backs=PairCounts(returned),
+            send_backs=returns,
             broker_puts=Whole(cluster_name, lambda: self.puts.total().messages),
             broker_gets=Whole(cluster_name, lambda: self.gets.total().messages),
         )
@@ -194,7 +198,7 @@ class Observing:
         """Settings have changed: tell those who ask them each time."""
         parts, broker = self._parts, config.broker
         parts.store.use(config.store)
-        parts.topics.settings = broker
+        parts.topics.use(broker)
         parts.groups.settings = broker
         parts.clients.settings = broker
         parts.send_backs.settings = broker

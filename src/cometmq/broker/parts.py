@@ -183,6 +183,7 @@ class Parts:
             pulls=lambda: meter.pull_count,
             missed=lambda: self.pulls.missed,
             returned=self.send_backs.returned,
+            groups=self.groups,
         )
         self.replies = ReplyHandlers(
             self.store, self.plans, self.clients, settings=settings, clock=clock

@@ -74,8 +74,9 @@ class TopicRemoval:
             return await self._remove_all(unused)
 
     async def _remove_all(self, names: Sequence[str]) -> int:
+        are_known = [name in self._topics.by_name for name in names]
         counts = [await self._remove(name) for name in names]
-        if any(counts) and not self._is_closed:
+        if (any(counts) or any(are_known)) and not self._is_closed:
             # Or a kill would bring them back, with whatever was stored last.
             await asyncio.to_thread(self._store.vouch)
         return len(names)

@@ -352,8 +352,23 @@ class PairCounts:
     What has no names is counted in the total only.
     """
 
-    def __init__(self, counters: Mapping[tuple[str, str], Sequence[int]]) -> None:
+    def __init__(self, counters: dict[tuple[str, str], list[int]]) -> None:
         self._counters = counters
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is gone; what was counted for it stays in ``total``."""
+        self._forget([pair for pair in self._counters if pair[0] == topic])
+
+    def forget_group(self, group: str) -> None:
+        """The same for a group."""
+        self._forget([pair for pair in self._counters if pair[1] == group])
+
+    def _forget(self, pairs: Sequence[tuple[str, str]]) -> None:
+        for pair in pairs:
+            gone = self._counters.pop(pair)
+            nameless = self._counters.setdefault(("", ""), [0] * len(gone))
+            for index, count in enumerate(gone):
+                nameless[index] += count
 
     def keys(self) -> Iterable[str]:
         pairs = self._counters.items()

@@ -48,6 +48,7 @@ UNIT_SUBSCRIPTION: Final = 2
 NOT_SENDABLE: Final = frozenset(
     {
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         HALF_TOPIC,
         OP_HALF_TOPIC,
         UNCHECKED_TOPIC,
@@ -172,7 +173,6 @@ class TopicTable:
         self.by_name: dict[str, Topic] = {}
         self.on_change: list[Listener] = []
         self.on_delete: list[Callable[[str], None]] = []
-        # May be replaced while running; what was made under the former ones stays.
         self.settings = settings
         self._clock = clock
         self._topics_max = topics_max
@@ -183,6 +183,13 @@ class TopicTable:
         saved = document.load()
         self.data_version = saved.data_version or DataVersion(0, 0, clock.now_ms())
         self._fill(saved)
+
+    def use(self, settings: BrokerSettings) -> None:
+        """Settings have changed: what was made under the former ones stays, what lacks is made."""
+        self.settings = settings
+        for config in _system_topics(settings):
+            if config.topic_name not in self.by_name:
+                self._add(config)
 
     def get(self, name: str) -> Topic | None:
         return self.by_name.get(name)

@@ -42,7 +42,8 @@ NO_POSITION: Final = -1
 _SLOT = struct.Struct(">qqqii")
 _UNIT = struct.Struct(">iqiqiqiiq")
 _BLANK = struct.Struct(">iqi")
-_CHECK = struct.Struct(">qqqqqqq")
+_CHECK = struct.Struct(">7q")
+_REACHED = struct.Struct(">q")
 _MAGIC_BITS = 0xF
 
 
@@ -93,6 +94,8 @@ class TimerCheck(msgspec.Struct, frozen=True, gc=False):
     state_version: int = 0
     version_timestamp: int = 0
     version_counter: int = 0
+    reached_timestamp: int = 0
+    """The furthest it ever was, also before a clock was set back. Ours: Apache leaves it alone."""
 
 
 def slot_position(due_timestamp: int, precision_ms: int) -> int:
@@ -139,12 +142,17 @@ def is_valid_magic(magic: int) -> bool:
 
 def pack_check(check: TimerCheck) -> bytes:
     """Return the whole page."""
-    return _pack(_CHECK, *msgspec.structs.astuple(check)).ljust(CHECK_PAGE_BYTES, b"\0")
+    *values, reached = msgspec.structs.astuple(check)
+    page = _pack(_CHECK, *values) + _pack(_REACHED, reached)
+    return page.ljust(CHECK_PAGE_BYTES, b"\0")
 
 
 def unpack_check(data: ReadableBuffer) -> TimerCheck:
-    """Return the fields of a page; the rest of it is not looked at."""
-    return TimerCheck(*_unpack(_CHECK, data, 0))
+    """Return the fields of a page; the rest of it is not looked at. Brokers send less than it."""
+    values = _unpack(_CHECK, data, 0)
+    with memoryview(data) as view:
+        is_whole = view.nbytes >= _CHECK.size + _REACHED.size
+    return TimerCheck(*values, *(_unpack(_REACHED, data, _CHECK.size) if is_whole else ()))
 
 
 def _pack(layout: struct.Struct, *values: int) -> bytes:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.broker.archives import ARCHIVES_MAX, Archives, ArchivesFile
+from cometmq.broker.archives import (
+    ARCHIVES_MAX,
+    Archives,
+    ArchivesFile,
+    ArchiveTable,
+    Watermark,
+)
 from cometmq.codec.codes import ResponseCode
 from cometmq.errors import BrokerError, RemoteProtocolError
 from cometmq.store import MessageStore, StoreSettings
@@ -156,3 +162,13 @@ class TestFile:
 
         with pytest.raises(RemoteProtocolError):
             opened(store)
+
+
+def test_a_watermark_beyond_the_log_is_lowered_for_good(store: MessageStore) -> None:
+    ArchivesFile(store.root).save(ArchiveTable({"lake": Watermark(1_000_000, 1)}))
+    end = store.log_end
+
+    opened(store)
+    store.put(NewMessage("orders", 0, b"x" * 3000))
+
+    assert opened(store).hold() == Hold("lake", end)

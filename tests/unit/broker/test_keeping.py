@@ -213,6 +213,25 @@ def test_what_rests_is_saved_for_those_who_cannot_wait() -> None:
     assert asyncio.run(scenario()) == [[], [1]]
 
 
+def test_also_when_an_older_state_is_just_being_saved() -> None:
+    async def scenario() -> list[int]:
+        table = Table(interval_ms=60_000)
+        table.document.is_held = True
+        running = asyncio.create_task(table.keeper.run())
+        table.change()
+        first = asyncio.create_task(table.keeper.settle_all())
+        await asyncio.to_thread(table.document.has_begun.wait, 5)
+        table.change()
+        second = asyncio.create_task(table.keeper.settle_all())
+        await asyncio.sleep(0)
+        table.document.release()
+        await asyncio.gather(first, second)
+        running.cancel()
+        return table.document.saved
+
+    assert asyncio.run(scenario()) == [1, 2]
+
+
 def test_who_waits_goes_on_when_a_save_was_tried_in_vain() -> None:
     async def scenario() -> list[int]:
         table = Table()

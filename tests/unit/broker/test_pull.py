@@ -121,6 +121,30 @@ class TestAgain:
         assert path.offsets.get(GROUP, TOPIC, 0) == 1
 
 
+class TestHeldMeanwhile:
+    """What changes while a pull waits counts when it is answered."""
+
+    def test_a_wider_subscription_gets_what_was_passed_over(self, path: DataPath) -> None:
+        subscribe(path, sub_string="red", code_set=(112785,), tags_set=("red",))
+        assert path.pull(sys_flag=FROM_HEARTBEAT, sub_version=5) == []
+        path.send(b"blue", asked={"TAGS": "blue"})
+
+        subscribe(path, sub_string="*", sub_version=6)
+        path.send(b"red", asked={"TAGS": "red"})
+
+        assert [bodies(reply) for reply in path.later()] == [[b"blue", b"red"]]
+
+    def test_a_topic_that_is_no_longer_readable_is_refused(self, path: DataPath) -> None:
+        subscribe(path)
+        assert path.pull(sys_flag=FROM_HEARTBEAT, sub_version=5) == []
+
+        config = path.topics.by_name[TOPIC].config
+        path.topics.put(structs.replace(config, perm=2))
+        path.send()
+
+        assert [reply.code for reply in path.later()] == [ResponseCode.NO_PERMISSION]
+
+
 class TestFound:
     def test_messages_come_in_order_with_where_to_go_on(self, path: DataPath) -> None:
         for number in range(5):

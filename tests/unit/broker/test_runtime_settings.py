@@ -143,6 +143,9 @@ def test_an_unknown_key_is_refused_with_the_one_that_was_probably_meant() -> Non
         "storePathCommitLog",
         "tls.server.keyPath",
         "tls.server.keyPassword",
+        "tls.server.mode",
+        "bindAddress",
+        "healthPort",
         "rocketmqHome",
     ],
 )

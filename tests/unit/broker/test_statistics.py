@@ -291,3 +291,16 @@ def test_pairs_beyond_the_limit_are_counted_without_their_names(
     assert counters == {("orders", "a"): [2], ("", ""): [2]}
     assert list(PairCounts(counters).keys()) == ["orders@a"]
     assert PairCounts(counters).total() == Counts(4, 0)
+
+
+def test_what_was_counted_for_a_deleted_topic_or_group_stays_in_the_sum_alone() -> None:
+    counters = {("orders", "a"): [1, 10], ("orders", "b"): [2, 20], ("bills", "b"): [4, 40]}
+    pairs = PairCounts(counters)
+
+    pairs.forget_topic("orders")
+    pairs.forget_group("b")
+
+    assert list(pairs.keys()) == []
+    assert pairs.read("orders@a") is None
+    assert pairs.total() == Counts(7, 70)
+    assert list(counters) == [("", "")]

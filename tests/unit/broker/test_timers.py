@@ -12,6 +12,7 @@ from cometmq.broker.delay import timers as working
 from cometmq.codec import timer
 from cometmq.store import PutResult, PutStatus
 from cometmq.store.check import check
+from cometmq.store.files import DiskFiles
 from cometmq.testing import CrashingDisk
 from tests.unit.broker.timer_ground import TIMER_TOPIC, TOPIC, WHEEL_SLOTS, Ground, reopened
 from tests.unit.store.builders import message, property_text, put
@@ -612,3 +613,51 @@ def test_running_delivers_and_saves(tmp_path: Path) -> None:
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in caplog.records if line.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("jump", [0, 3000], ids=["passed", "jumped"])
+def test_nothing_comes_twice_when_the_clock_was_set_back_before_a_restart(
+    tmp_path: Path, jump: int
+) -> None:
+    ground = Ground(tmp_path)
+    for number in range(5):
+        ground.send_in(10 + number, b"%d" % number)
+    ground.pass_time(30)
+    ground.clock.advance(jump)
+    ground.run_out()
+    ground.clock.set_back(25 + jump)
+    ground.pass_time(1)
+
+    ground.restart()
+    ground.pass_time(60)
+
+    assert ground.delivered() == [b"0", b"1", b"2", b"3", b"4"]
+    ground.close()
+
+
+class _FullDisk(DiskFiles):
+    """A disk that has no room for the wheel while ``is_full``."""
+
+    is_full = True
+
+    def create(self, path: Path, size: int, *, durable: bool = True) -> None:
+        if self.is_full and path.name == "timerwheel":
+            raise OSError(28, "No space left on device", str(path))
+        super().create(path, size, durable=durable)
+
+
+def test_the_first_one_waits_for_a_disk_that_is_full(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = _FullDisk()
+    ground = Ground(tmp_path, files=disk)
+    ground.send_in(1)
+    waits = [ground.step() for _ in range(3)]
+    disk.is_full = False
+
+    ground.pass_time(3)
+
+    assert waits == [working.RETRY_MS] * 3
+    assert "No space left on device" in caplog.text
+    assert ground.delivered() == [b"later"]
+    ground.close()

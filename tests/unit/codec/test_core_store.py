@@ -190,6 +190,15 @@ def test_a_selection_is_the_one_the_plain_code_makes(seed: int) -> None:
     assert core.select_entries(*facts) == queue_entry.select(*facts), seed
 
 
+def test_a_damaged_entry_that_reaches_beyond_all_numbers_ends_a_read() -> None:
+    data = queue_entry.pack(0, 100, 0) + queue_entry.pack(2**63 - 50, 100, 0)
+
+    found = core.select_entries(data, 0, len(data), None, 0, 0, 10_000, 32, 5000, 32, 5000)
+
+    assert found == queue_entry.select(data, 0, len(data), None, 0, 0, 10_000, 32, 5000, 32, 5000)
+    assert (found[0], found[1]) == ([(0, 100)], 1)
+
+
 SLOTS, ENTRIES = 7, 40
 
 

@@ -13,6 +13,7 @@ position are entered into the wheel, and a wheel that knows of units the log has
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,15 +51,20 @@ _REAL_TOPIC: Final = Property.REAL_TOPIC.encode()
 
 
 class Progress(NamedTuple):
-    """Where to go on: the time of the next slot to read, the next entry of the queue."""
+    """Where to go on: the time of the next slot to read, the next entry of the queue.
+
+    Slots before ``reached_ms`` were read once, perhaps before a clock was set back.
+    """
 
     read_ms: int
     queue_offset: int
+    reached_ms: int = 0
 
 
 class TimerIndex:
     """The three of them. Opening makes what is missing; ``resumed`` says where to go on.
 
+    Raises OSError when the disk has no room for them.
     Everything but ``sync`` belongs to one thread.
     """
 
@@ -81,9 +87,14 @@ class TimerIndex:
         self._is_closed = False
         # Why nothing more is saved; empty while all is well.
         self.failure = ""
-        self._checkpoint = TimerCheckpoint(self._files, root / CONFIG_FOLDER / CHECK_NAME)
-        self.log = TimerLog(self._files, root / LOG_FOLDER, log_file_bytes)
-        self.wheel = TimerWheel(self._files, root / WHEEL_NAME, precision_ms, slots=wheel_slots)
+        with contextlib.ExitStack() as opened:
+            self._checkpoint = TimerCheckpoint(self._files, root / CONFIG_FOLDER / CHECK_NAME)
+            opened.callback(self._checkpoint.close)
+            self.log = TimerLog(self._files, root / LOG_FOLDER, log_file_bytes)
+            opened.callback(self.log.close)
+            path = root / WHEEL_NAME
+            self.wheel = TimerWheel(self._files, path, precision_ms, slots=wheel_slots)
+            opened.pop_all()
         self._is_wheel_settled = not self.wheel.is_new
         # The last time at which something was due when opened, and how many messages wait, roughly.
         self.last_due_ms = 0
@@ -162,6 +173,7 @@ class TimerIndex:
             old.state_version,
             now_ms,
             old.version_counter + 1,
+            max(progress.reached_ms, old.reached_timestamp),
         )
 
     # --- opening
@@ -176,7 +188,7 @@ class TimerIndex:
         read_ms = self._read_ms(check, now_ms)
         if self.wheel.is_new or not self._is_wheel_right(read_ms):
             self._make_wheel(read_ms)
-        return Progress(read_ms, self._queue_offset(check, last))
+        return Progress(read_ms, self._queue_offset(check, last), check.reached_timestamp)
 
     def _is_possible(self, unit: TimerUnit) -> bool:
         """Whether there may be such a message: a power cut takes them from the end of the log."""

@@ -155,6 +155,8 @@ class Timers:
         self.rolled_count = 0
         self.recalled_count = 0
         self.skipped_count = 0
+        # Times of slots that were read once, also before the clock was set back.
+        self._reached_ms = 0
         if self._is_enabled and TimerIndex.exists(store.root):
             self._open(clock.now_ms())
 
@@ -181,7 +183,10 @@ class Timers:
             await asyncio.sleep(self._settings.timer_flush_interval_ms / 1000)
             await asyncio.to_thread(self._save_later())
             if self._index is not None and (expired := self._index.drop_expired()):
-                await asyncio.to_thread(self._index.remove, expired)
+                try:
+                    await asyncio.to_thread(self._index.remove, expired)
+                except OSError as error:
+                    _log.error("expired files of the timer log stay: %s", error)
 
     def notify(self) -> None:
         """A message has arrived in the queue; cheap, to be called as often as it happens."""
@@ -233,12 +238,15 @@ class Timers:
         ``now_ms`` when there is more already, None when there is nothing until something arrives.
         """
         queue = self._store.queue(TIMER_TOPIC, 0) if self._is_enabled else None
-        if self._index is None and queue is not None and queue.max_offset > queue.min_offset:
-            self._open(now_ms)
-        if self._index is None:
-            return None
         if self._problem and now_ms < self._resume_ms <= now_ms + RETRY_MS:
             return self._resume_ms
+        if self._index is None and queue is not None and queue.max_offset > queue.min_offset:
+            try:
+                self._open(now_ms)
+            except OSError as error:
+                return self._hold("wheel and log", str(error), now_ms)
+        if self._index is None:
+            return None
         self._follow_clock(self._index, now_ms)
         try:
             if queue is not None and self._enqueue(self._index, queue, now_ms):
@@ -261,9 +269,9 @@ class Timers:
             wheel_slots=self._wheel_slots,
         )
         self._index = index
-        self._read_ms, self._queue_offset = index.resumed
+        self._read_ms, self._queue_offset, self._reached_ms = index.resumed
         self._safe_ms = self._read_ms
-        self._doubtful_until_ms = index.floor(now_ms)
+        self._doubtful_until_ms = max(index.floor(now_ms), self._reached_ms)
         self._last_due_ms = index.last_due_ms
         _log.info("timers=%d wait, slots are read from %d on", index.waiting_count, self._read_ms)
 
@@ -416,6 +424,7 @@ class Timers:
         if not self._store.settings.has_index:
             return
         self._doubtful_until_ms = max(self._doubtful_until_ms, self._read_ms)
+        self._reached_ms = max(self._reached_ms, self._read_ms)
         self._read_ms = now_slot_ms
         self._safe_ms = min(self._safe_ms, now_slot_ms)
         self._marks.clear()
@@ -506,7 +515,8 @@ class Timers:
             self._safe_ms = self._read_ms
         elif self._marks:
             self._news.set()
-        state = Progress(self._safe_ms, self._queue_offset), index.log.end
+        reached_ms = max(self._reached_ms, self._safe_ms)
+        state = Progress(self._safe_ms, self._queue_offset, reached_ms), index.log.end
         if state == self._saved:
             return _ignore
         self._saved = state

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
+from cometmq import logs
 from cometmq.broker.extensions import large_limits
 from cometmq.broker.long_polling import HeldPull, HeldPulls
 from cometmq.broker.subscriptions import tags_of
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from cometmq.store import MessageStore
     from cometmq.store.consume_queue import ConsumeQueue
     from cometmq.store.results import GetResult
+
+_log = logs.get_logger("cometmq.broker")
 
 CLASS_FILTER: Final = 0x8
 
@@ -128,10 +131,14 @@ class PullHandlers:
         while position < count:
             if not self._offsets.has_resets:
                 frames: list[bytes] = []
-                end = self._store.take_pulls(self._tail, commands, position, frames)
-                if end > position:
+                try:
+                    self._store.take_pulls(self._tail, commands, position, frames)
+                except OSError as error:
+                    # Of one pull, whose queue cannot be mapped; it is told so on the long way.
+                    _log.error("pulls cannot be answered the short way: %s", error)
+                if frames:  # one for each pull that was answered
                     channel.answer_with(frames)
-                    position = end
+                    position += len(frames)
                     continue
             command = commands[position]
             try:
@@ -301,7 +308,11 @@ class PullHandlers:
             pull.channel, pull.command, pull.header
         ):
             return True
-        result = self._look(pull)
+        try:
+            result = self._look(pull)
+        except BrokerError as error:
+            pull.channel.reply(pull.command, failure(pull.command, error))
+            return True
         if result.status is GetStatus.NO_MATCHED_MESSAGE:
             pull.offset = result.next_offset
             return False
@@ -313,7 +324,11 @@ class PullHandlers:
 
     def _give_up(self, pull: HeldPull) -> None:
         """The time is over: say what there is, perhaps only how far to go on."""
-        result = self._look(pull)
+        try:
+            result = self._look(pull)
+        except BrokerError as error:
+            pull.channel.reply(pull.command, failure(pull.command, error))
+            return
         code = _code_of(result.status, pull.offset)
         if code == ResponseCode.PULL_NOT_FOUND and pull.offset != pull.header.queue_offset:
             # Messages came, but none that was wanted.
@@ -321,7 +336,17 @@ class PullHandlers:
         self._answer_held(pull, code, result)
 
     def _look(self, pull: HeldPull) -> GetResult:
+        """What there is for a held pull; much may have changed since it came.
+
+        Raises BrokerError when it is not allowed any more.
+        """
         header = pull.header
+        group = self._group_for(header)
+        self._topic_for(pull.channel, header)
+        tags = self._wanted_tags(header, group)
+        if tags != pull.tags:
+            # What was passed over may be wanted now.
+            pull.tags, pull.offset = tags, header.queue_offset
         return self._store.get(
             header.topic, header.queue_id, pull.offset, pull.limits, tags=pull.tags
         )

@@ -21,9 +21,9 @@ from cometmq.remoting.routes import Answer
 from cometmq.store.files import DiskFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from cometmq.broker.live_settings import LiveSettings
+    from cometmq.broker.live_settings import Change, LiveSettings
     from cometmq.broker.runtime_info import RuntimeInfo, Timers
     from cometmq.broker.statistics import Statistics
     from cometmq.codec.command import Command
@@ -59,6 +59,8 @@ class RuntimeHandlers:
         self._usage = usage or DiskFiles().usage
         # One change at a time: each reads the file, changes it and writes it.
         self._changing = asyncio.Lock()
+        # Changes begun and not finished: nobody else may keep them.
+        self._tasks: set[asyncio.Task[Change]] = set()
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
@@ -97,6 +99,15 @@ class RuntimeHandlers:
             _log.warning("%s tried to change %s", channel.peer, ", ".join(refused))
             remark = "Can not update config in black list."
             raise BrokerError(ResponseCode.NO_PERMISSION, remark)
+        # A request ends with its connection; half a change would help nobody.
+        task = asyncio.create_task(self._change(changes))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        change = await asyncio.shield(task)
+        _log.info("settings changed by %s: %s", channel.peer, change)
+        return Answer(remark=change.remark or None)
+
+    async def _change(self, changes: Mapping[str, str]) -> Change:
         async with self._changing:
             try:
                 change = self._settings.check(changes)
@@ -107,8 +118,7 @@ class RuntimeHandlers:
                 remark = f"nothing is changed, the broker's file cannot be written: {error}"
                 raise BrokerError(ResponseCode.SYSTEM_ERROR, remark) from error
             self._settings.apply(changes)
-        _log.info("settings changed by %s: %s", channel.peer, change)
-        return Answer(remark=change.remark or None)
+            return change
 
     def replication(self, channel: Channel, command: Command) -> Answer:
         """A master without slaves."""

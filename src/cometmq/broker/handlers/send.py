@@ -130,6 +130,7 @@ class SendHandlers:
             return
         if count:
             plan.topic.put_count += count
+        if count == (len(result.offsets) or 1):  # else there are others between them
             plan.topic.put_bytes += result.end - result.physical_offset
         answer = plans.answer(
             plans.ids(result),
