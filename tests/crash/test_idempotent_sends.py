@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from cometmq.broker.config import BrokerSettings
-from cometmq.broker.idempotence import IdempotentSends
+from cometmq.broker.idempotence import IdempotentSends, KeptProducers
 from cometmq.broker.idempotence_snapshot import SnapshotFile
 from cometmq.broker.send_plans import SendPlan
 from cometmq.broker.topics import Topic
@@ -105,8 +105,9 @@ class Life:
         self._files = AimedFiles(plan.aim)
         settings = small(is_sync=plan.is_sync)
         self._store = MessageStore.open(Path(plan.root), settings, files=self._files)
-        self._file = SnapshotFile(Path(plan.root), self._files)
-        self._sends = IdempotentSends(self._store, self._file, BrokerSettings(), SystemClock())
+        file = SnapshotFile(Path(plan.root), self._files)
+        self._sends = IdempotentSends(self._store, file, BrokerSettings(), SystemClock())
+        self._kept = KeptProducers(self._store, file)
         self._files.stage = "run"
         self._topic = Topic(TopicConfig(TOPIC, QUEUES, QUEUES), is_system=False)
         self._puts = 0
@@ -125,10 +126,10 @@ class Life:
             if self._chance.random() < 0.5:
                 self._store.put(NewMessage(NOISE, 0, b"noise"))
             if self._chance.random() < self._plan.snapshot_chance:
-                self._file.save(self._sends.snapshot())
+                self._kept.save(self._sends.snapshot())
         self._files.stage = "close"
         self._store.flush()
-        self._file.save(self._sends.snapshot())
+        self._kept.save(self._sends.snapshot())
         self._store.close()
 
     def _repeated(self, who: str, upcoming: int) -> list[int]:

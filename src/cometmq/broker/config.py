@@ -168,6 +168,11 @@ class BrokerSettings(Settings):
     )
     idempotent_producer_expiry_hours: int = setting(
         168,
+        doc="Silence after which such a producer is forgotten when another one comes.",
+        minimum=1,
+    )
+    idempotent_producer_idle_minutes: int = setting(
+        10,
         doc="Silence after which such a producer may be forgotten when there are too many.",
         minimum=1,
     )

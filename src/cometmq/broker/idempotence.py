@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from cometmq.broker.extensions import sequence_of
-from cometmq.broker.idempotence_marks import Marker, marks_since
+from cometmq.broker.idempotence_marks import Marker, count_messages, marks_since
+from cometmq.broker.idempotence_places import log_positions
 from cometmq.broker.idempotence_table import (
     EPOCH_BITS,
     NUMBER_MASK,
@@ -36,13 +37,10 @@ from cometmq.model.topic import RETRY_PREFIX
 from cometmq.store.results import PutResult, PutStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cometmq.broker.config import BrokerSettings
     from cometmq.broker.idempotence_snapshot import SnapshotFile
     from cometmq.broker.send_plans import SendPlan
     from cometmq.clock import Clock
-    from cometmq.codec.batch import BatchItem
     from cometmq.codec.headers.send import SendMessage
     from cometmq.codec.record import Record
     from cometmq.store import MessageStore
@@ -53,7 +51,11 @@ FOLLOW_BYTES: Final = 64 * 1024 * 1024
 
 FOLLOW_SECONDS: Final = 5.0
 
+BATCH_COUNT_MAX: Final = 10_000
+"""Messages of an idempotent batch: each is marked by itself, and meanwhile everybody else waits."""
+
 _HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
 _UNIQUE_KEY: Final = Property.UNIQ_KEY.encode()
 _DUE_MS: Final = Property.TIMER_OUT_MS.encode()
 _log = get_logger(__name__)
@@ -68,6 +70,26 @@ class Outcome(NamedTuple):
     plan: SendPlan
     result: PutResult
     stored_count: int
+
+
+class KeptProducers:
+    """Saves snapshots, each when everything that it calls stored is on disk.
+
+    Otherwise a power cut could take messages whose repeats would be refused as stored.
+    """
+
+    def __init__(self, store: MessageStore, file: SnapshotFile) -> None:
+        self._store = store
+        self._file = file
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Block until that is so, on any thread. Raises OSError when it cannot be."""
+        marks = self._store.watermarks
+        if marks.flushed < snapshot.offset:
+            self._store.vouch()
+        if marks.flushed < snapshot.offset:
+            raise OSError(f"the log is on disk up to {marks.flushed} only, not {snapshot.offset}")
+        self._file.save(snapshot)
 
 
 class IdempotentSends:
@@ -89,6 +111,7 @@ class IdempotentSends:
             producers_max=settings.idempotent_producers_max,
             runs_max=settings.idempotent_sends_remembered,
             expiry_ms=settings.idempotent_producer_expiry_hours * _HOUR_MS,
+            idle_ms=settings.idempotent_producer_idle_minutes * _MINUTE_MS,
         )
         # Up to here the log need not be read again.
         self._saved_offset = 0
@@ -108,8 +131,7 @@ class IdempotentSends:
         if plan.topic.name.startswith(RETRY_PREFIX):
             remark = "a send to a retry topic cannot be idempotent"
             raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
-        items = _items(plan.message) if plan.is_batch else []
-        count = len(items) or 1
+        count = _count(plan.message) if plan.is_batch else 1
         if (first & NUMBER_MASK) + count > NUMBER_MASK:
             remark = f"sequence {first} and {count} messages: an epoch ends within them"
             raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
@@ -120,13 +142,13 @@ class IdempotentSends:
             self._table.require_room(self._clock.now_ms())
         stored_count = 0 if producer is None else producer.stored_of(first, count)
         if producer is None or not stored_count:
-            result = self._put(producer_id, first, plan, items)
-            return Outcome(plan, result, count)
+            return Outcome(plan, self._put(producer_id, first, plan, count), count)
+        self._table.touch(plan.topic.name, producer_id, self._clock.now_ms())
         before, plan = self._first_result(producer, first, stored_count, plan)
         if stored_count == count:
             return Outcome(plan, before, 0)
         # A crash has cut the batch; its rest goes where its begin is.
-        rest = self._put(producer_id, first + stored_count, plan, items[stored_count:])
+        rest = self._put(producer_id, first + stored_count, plan, count - stored_count)
         return Outcome(plan, _joined(before, rest), count - stored_count)
 
     def forget_topic(self, topic: str) -> None:
@@ -135,11 +157,8 @@ class IdempotentSends:
             self.on_dirty()
 
     def snapshot(self) -> Snapshot:
-        """The table to be saved: as it was when the log ended where it is on disk now.
-
-        Were it saved further than that, a power cut could take messages that it calls stored.
-        """
-        snapshot = self._table.snapshot(self._store.watermarks.flushed)
+        """The table to be saved, by ``KeptProducers``: as it is, and where the log ends."""
+        snapshot = self._table.snapshot(self._store.log_end)
         self._saved_offset = snapshot.offset
         return snapshot
 
@@ -152,15 +171,20 @@ class IdempotentSends:
 
     # --- storing
 
-    def _put(
-        self, producer_id: str, first: int, plan: SendPlan, items: Sequence[BatchItem]
-    ) -> PutResult:
+    def _put(self, producer_id: str, first: int, plan: SendPlan, count: int) -> PutResult:
+        """Store a message, or the last ``count`` of a batch."""
         message = plan.message
         queue = self._store.queue(message.topic, message.queue_id)
         queue_offset = 0 if queue is None else queue.next_offset
         marker = Marker(producer_id, message)
-        if items:
+        if plan.is_batch:
+            # Before it is taken apart: a batch that is too large should cost no more than that.
+            size, size_max = len(message.body), self._store.settings.message_bytes_max
+            if size + count * marker.mark_bytes(first) > size_max:
+                reason = f"batch of {size} bytes and its marks, the most is {size_max}"
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
             try:
+                items = batch_codec.decode(message.body)[-count:]
                 body = marker.batch(items, first, queue_offset)
             except ProtocolError as error:
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=error.fact)
@@ -170,13 +194,15 @@ class IdempotentSends:
             result = self._store.put(msgspec.structs.replace(message, properties=marked))
         if result.status is PutStatus.PUT_OK:
             assert result.queue_offset == queue_offset, (result.queue_offset, queue_offset)
+            is_aside = message.topic != plan.topic.name
             run = Run(
                 first,
-                len(items) or 1,
+                count,
                 plan.queue_id,
                 queue_offset,
                 result.physical_offset,
                 result.end,
+                (message.topic, message.queue_id) if is_aside else None,
             )
             self._table.note(plan.topic.name, producer_id, run, self._clock.now_ms())
             self.on_dirty()
@@ -185,49 +211,44 @@ class IdempotentSends:
     def _first_result(
         self, producer: Producer, first: int, count: int, plan: SendPlan
     ) -> tuple[PutResult, SendPlan]:
-        """What was answered when these messages were stored.
-
-        Read from the log: to keep the position of every message would take too much memory.
-        """
+        """What was answered when these messages were stored."""
         pieces = producer.pieces(first, count)
         offsets: list[int] = []
         for run, begin, end in pieces:
-            offsets += self._offsets(producer, first, run, end)[begin:]
+            found = log_positions(self._store, plan.topic.name, run, begin, end)
+            if not found:
+                raise self._not_there(producer, first, run.end)
+            offsets += found
         run, begin, _ = pieces[0]
-        with self._record(producer, first, offsets[0]) as view:
-            found = record.parse(view, with_body=False)
-        assert isinstance(found, record.Record)
+        stored = self._record(producer, first, offsets[0])
         result = PutResult(
             PutStatus.PUT_OK,
             offsets[0],
             pieces[-1][0].end,
             run.queue_offset + begin,
-            found.store_timestamp,
+            stored.store_timestamp,
             tuple(offsets) if plan.is_batch else (),
         )
         if not plan.is_batch:
-            return result, _as_stored(plan, run.queue_id, found)
+            return result, _as_stored(plan, run.queue_id, stored)
         message = msgspec.structs.replace(plan.message, queue_id=run.queue_id)
         return result, msgspec.structs.replace(plan, message=message, queue_id=run.queue_id)
 
-    def _offsets(self, producer: Producer, first: int, run: Run, count: int) -> list[int]:
-        """Log positions of the first messages of a run."""
-        offsets = []
-        offset = run.begin
-        for _ in range(count):
-            offsets.append(offset)
-            with self._record(producer, first, offset) as view:
-                offset += len(view)
-        return offsets
-
-    def _record(self, producer: Producer, first: int, offset: int) -> memoryview:
+    def _record(self, producer: Producer, first: int, offset: int) -> Record:
         view = self._store.record_at(offset)
-        if view is not None:
-            return view
-        if offset >= self._store.watermarks.committed:
+        if view is None:
+            raise self._not_there(producer, first, offset + 1)
+        with view:
+            found = record.parse(view, with_body=False)
+        assert isinstance(found, record.Record)
+        return found
+
+    def _not_there(self, producer: Producer, first: int, end: int) -> BrokerError:
+        """Why what lies before ``end`` in the log cannot be found."""
+        if end > self._store.watermarks.dispatched:
             remark = f"sequence {first} is being stored: ask again"
-            raise BrokerError(ResponseCode.SYSTEM_BUSY, remark)
-        raise producer.forgotten(first)
+            return BrokerError(ResponseCode.SYSTEM_BUSY, remark)
+        return producer.forgotten(first)
 
     # --- opening
 
@@ -254,7 +275,15 @@ class IdempotentSends:
         self._saved_offset = begin
         count = 0
         for mark in marks_since(store, begin):
-            run = Run(mark.sequence, 1, mark.queue_id, mark.queue_offset, mark.begin, mark.end)
+            run = Run(
+                mark.sequence,
+                1,
+                mark.queue_id,
+                mark.queue_offset,
+                mark.begin,
+                mark.end,
+                mark.aside,
+            )
             self._table.note(mark.topic, mark.producer_id, run, mark.store_timestamp)
             count += 1
         if count:
@@ -265,14 +294,14 @@ def _nothing() -> None:
     """Nobody saves the table."""
 
 
-def _items(batch: NewMessage) -> list[BatchItem]:
-    try:
-        items = batch_codec.decode(batch.body)
-    except ProtocolError as error:
-        raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, error.fact) from error
-    if not items:
-        raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-    return items
+def _count(batch: NewMessage) -> int:
+    count = count_messages(batch.body, BATCH_COUNT_MAX)
+    if not count:
+        raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, "the body is no batch, or an empty one")
+    if count > BATCH_COUNT_MAX:
+        remark = f"an idempotent batch has at most {BATCH_COUNT_MAX} messages, this one has more"
+        raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, remark)
+    return count
 
 
 def _as_stored(plan: SendPlan, queue_id: int, found: Record) -> SendPlan:

@@ -16,11 +16,10 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
-import msgspec
-
 from cometmq.broker.topics import HALF_TOPIC, TIMER_TOPIC
 from cometmq.codec import batch as batch_codec
 from cometmq.codec import record
+from cometmq.codec.batch import BatchItem
 from cometmq.codec.properties import Property, find_value
 from cometmq.codec.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, Record
 from cometmq.logs import get_logger
@@ -29,7 +28,6 @@ from cometmq.model.topic import SCHEDULE_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cometmq.codec.batch import BatchItem
     from cometmq.store import MessageStore
     from cometmq.store.results import NewMessage
 
@@ -60,6 +58,8 @@ class Marked(NamedTuple):
     begin: int
     end: int
     store_timestamp: int
+    aside: tuple[str, int] | None
+    """Topic and queue id in which it waits, if it does."""
 
 
 class Marker:
@@ -84,11 +84,30 @@ class Marker:
 
         Raises LocalProtocolError when the properties of one get too long.
         """
-        replace, marked = msgspec.structs.replace, self.marked
+        marked = self.marked
         return batch_codec.encode(
-            replace(item, properties=marked(item.properties, sequence + n, queue_offset + n))
+            BatchItem(item.flag, item.body, marked(item.properties, sequence + n, queue_offset + n))
             for n, item in enumerate(items)
         )
+
+    def mark_bytes(self, sequence: int) -> int:
+        """How long a mark is, at least."""
+        return len(self.marked(b"", sequence, 0))
+
+
+def count_messages(body: bytes | memoryview, count_max: int) -> int:
+    """How many messages a batch says it has; a higher number than ``count_max`` when it is more.
+
+    0 when it is none. What is in the messages is not looked at.
+    """
+    count = position = 0
+    while position < len(body) and count <= count_max:
+        size = int.from_bytes(body[position : position + 4], "big")
+        position += size
+        count += 1
+        if not size or position > len(body):
+            return 0
+    return count
 
 
 def mark_of(found: Record) -> Marked | None:
@@ -103,8 +122,9 @@ def mark_of(found: Record) -> Marked | None:
     seal = _place_seal(found.topic.encode(), found.queue_id, found.store_host, producer)
     if crc32(b"%d %d" % (sequence, found.queue_offset), seal) != int(written, 16):
         return None
-    topic, queue_id = found.topic, found.queue_id
+    topic, queue_id, aside = found.topic, found.queue_id, None
     if topic in _ASIDE:
+        aside = topic, queue_id
         topic = find_value(properties, 0, len(properties), _REAL_TOPIC).decode("utf-8", "replace")
         digits = find_value(properties, 0, len(properties), _REAL_QUEUE_ID)
         queue_id = int(digits) if digits.isdigit() and len(digits) < 10 else 0
@@ -117,6 +137,7 @@ def mark_of(found: Record) -> Marked | None:
         found.physical_offset,
         found.physical_offset + found.size,
         found.store_timestamp,
+        aside,
     )
 
 

@@ -4,10 +4,11 @@ JSON, a line each: the first names format and version and the log position up to
 complete, each following one a producer in a topic, the one used longest ago first::
 
     {"format":"cometmq producers","version":1,"offset":4096,"count":1}
-    ["orders","job-1/0",17,1700000000000,[[0,10,2,5,1024,3072],[10,8,2,15,3072,4096]]]
+    ["orders","job-1/0",17,1700000000000,[[0,10,2,5,1024,3072,null],[10,8,2,15,3072,4096,null]]]
 
 A producer's numbers are its last sequence, when it sent that, and its runs: first sequence, count,
-queue id, queue offset, and the log positions where it begins and ends.
+queue id, queue offset, the log positions where it begins and ends, and for delayed messages topic
+and queue id in which they wait. Files of earlier releases do not have that last one.
 """
 
 from __future__ import annotations

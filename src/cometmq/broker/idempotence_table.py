@@ -27,7 +27,8 @@ RUN_COUNT_MAX: Final = 4096
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages with consecutive sequences, in one queue and directly behind each other in the log.
 
-    ``begin`` and ``end`` are their log positions.
+    ``begin`` and ``end`` are their log positions. ``queue_offset`` counts in that queue, or in
+    ``aside``: topic and queue id in which they wait when they are delayed.
     """
 
     first: int
@@ -36,6 +37,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     queue_offset: int
     begin: int
     end: int
+    aside: tuple[str, int] | None = None
 
     @property
     def stop(self) -> int:
@@ -47,6 +49,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
             other.first == self.stop
             and other.begin == self.end
             and other.queue_id == self.queue_id
+            and other.aside == self.aside
             and other.queue_offset == self.queue_offset + self.count
             and self.count + other.count <= RUN_COUNT_MAX
         )
@@ -100,7 +103,7 @@ class Producer:
         found = []
         wanted, stop = first, first + count
         for run in self.runs:
-            if run.first <= wanted < run.stop:
+            if run.first <= wanted < min(stop, run.stop):
                 end = min(stop, run.stop)
                 found.append((run, wanted - run.first, end - run.first))
                 wanted = end
@@ -135,13 +138,15 @@ class Producer:
 class ProducerTable:
     """All producers, at most ``producers_max``, each with its last ``runs_max`` runs.
 
-    Those who have sent nothing for ``expiry_ms`` are forgotten when others need the room.
+    Those who have been silent for ``expiry_ms`` are forgotten when others come; for ``idle_ms``,
+    when there is no room for others.
     """
 
-    def __init__(self, *, producers_max: int, runs_max: int, expiry_ms: int) -> None:
+    def __init__(self, *, producers_max: int, runs_max: int, expiry_ms: int, idle_ms: int) -> None:
         self._producers_max = producers_max
         self._runs_max = runs_max
         self._expiry_ms = expiry_ms
+        self._idle_ms = idle_ms
         # By topic and id, the one used last at the end.
         self._by_key: dict[tuple[str, str], Producer] = {}
 
@@ -153,17 +158,27 @@ class ProducerTable:
 
     def require_room(self, now_ms: int) -> None:
         """See to it that one more fits; raises BrokerError when none may be forgotten for it."""
-        if len(self._by_key) < self._producers_max:
-            return
-        key, oldest = next(iter(self._by_key.items()))
-        if now_ms - oldest.used_ms < self._expiry_ms:
+        while self._by_key:
+            key, oldest = next(iter(self._by_key.items()))
+            is_full = len(self._by_key) >= self._producers_max
+            allowed_ms = min(self._idle_ms, self._expiry_ms) if is_full else self._expiry_ms
+            if now_ms - oldest.used_ms < allowed_ms:
+                break
+            del self._by_key[key]
+        if len(self._by_key) >= self._producers_max:
             raise BrokerError(
                 ResponseCode.PRODUCERS_FULL,
                 f"{len(self._by_key)} idempotent producers are known and none has been silent for"
-                f" {self._expiry_ms // 3_600_000} hours: no new one is taken"
-                " (idempotentProducersMax, idempotentProducerExpiryHours)",
+                f" {self._idle_ms // 60_000} minutes: no new one is taken"
+                " (idempotentProducersMax, idempotentProducerIdleMinutes)",
             )
-        del self._by_key[key]
+
+    def touch(self, topic: str, producer_id: str, now_ms: int) -> None:
+        """A producer that is known has sent something that was stored before."""
+        key = topic, producer_id
+        producer = self._by_key.pop(key)
+        producer.used_ms = now_ms
+        self._by_key[key] = producer
 
     def note(self, topic: str, producer_id: str, run: Run, now_ms: int) -> None:
         """A run was stored, whatever was thought of the producer before.
@@ -225,13 +240,10 @@ class ProducerTable:
 def _before(runs: tuple[Run, ...], end: int) -> tuple[tuple[Run, ...], int]:
     """The runs that lie before ``end``, and the highest sequence there; -1 when it is not known.
 
-    Not all do, and none lies across it.
+    Not all do, and none lies across it. What is not known for sure must not be taken for stored.
     """
     kept = tuple(run for run in runs if run.end <= end)
-    first = runs[len(kept)].first
-    if not first & NUMBER_MASK:
-        return kept, kept[-1].stop - 1 if kept else -1
-    return kept, first - 1
+    return kept, kept[-1].stop - 1 if kept else -1
 
 
 def _out_of_order(first: int, last: int) -> BrokerError:

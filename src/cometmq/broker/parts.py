@@ -32,7 +32,7 @@ from cometmq.broker.handlers.send import SendHandlers
 from cometmq.broker.handlers.send_back import SendBackHandlers
 from cometmq.broker.handlers.topic_services import TopicServiceHandlers
 from cometmq.broker.handlers.topics import TopicHandlers
-from cometmq.broker.idempotence import IdempotentSends
+from cometmq.broker.idempotence import IdempotentSends, KeptProducers
 from cometmq.broker.idempotence_snapshot import SnapshotFile
 from cometmq.broker.keeping import Keeper
 from cometmq.broker.metrics import RequestMeter
@@ -307,7 +307,7 @@ class Parts:
         )
         self.idempotent.on_dirty = keeper.add(
             "idempotent producers",
-            self._producers_file,
+            KeptProducers(self.store, self._producers_file),
             self.idempotent.snapshot,
             interval_ms=config.broker.flush_producer_interval_ms,
         )

@@ -29,6 +29,10 @@ _HOUR_MS: Final = 3_600_000
 _GIB: Final = 1 << 30
 
 
+KEPT_MS_MAX: Final = 10 * 60 * 1000
+"""How long an expired file may be kept for an archive before somebody is told."""
+
+
 class DiskState(enum.IntEnum):
     """How full the disk is; each state does what those before it do, and more."""
 
@@ -175,7 +179,10 @@ class Retention:
         # The file about which a failing hook was reported; once each is enough.
         self._reported: Path | None = None
         # The same for files that are kept for somebody, and for those that could not be.
-        self._told_kept: Path | None = None
+        # The file that is kept for an archive, since when, and whether that was told.
+        self._kept: Path | None = None
+        self._kept_since_ms = 0
+        self._is_kept_told = False
         self._told_overridden: Path | None = None
 
     def use(self, settings: StoreSettings) -> None:
@@ -209,7 +216,9 @@ class Retention:
             is_old = file.modified_ms <= modified_ms_max
             if file.is_last or not (is_old or is_forced):
                 break
-            if not self._may_go(file) or not self._is_released(file, hold, is_forced=is_forced):
+            if not self._may_go(file):
+                break
+            if not self._is_released(file, hold, now_ms, is_forced=is_forced):
                 break
             going.append(file)
         return going
@@ -217,13 +226,18 @@ class Retention:
     def _is_hour(self, now_ms: int) -> bool:
         return self._hour_of(now_ms) in self._hours
 
-    def _is_released(self, file: LogFileFacts, hold: Hold | None, *, is_forced: bool) -> bool:
+    def _is_released(
+        self, file: LogFileFacts, hold: Hold | None, now_ms: int, *, is_forced: bool
+    ) -> bool:
         if hold is None or file.end <= hold.offset:
             return True
         if not is_forced:
             self.held_back = file
-            if self._told_kept != file.path:
-                self._told_kept = file.path
+            if self._kept != file.path:
+                self._kept, self._kept_since_ms, self._is_kept_told = file.path, now_ms, False
+            # An archive is always a little behind; only one that stands still is worth a line.
+            if now_ms - self._kept_since_ms >= KEPT_MS_MAX and not self._is_kept_told:
+                self._is_kept_told = True
                 _log.warning(
                     "file=%s is expired and kept: archive=%s has only got to %d; let it go on, or"
                     " remove it; when the disk is more than %d %% full the file goes",

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from cometmq.broker.idempotence import BATCH_COUNT_MAX
 from cometmq.broker.idempotence_marks import PROPERTY
 from cometmq.broker.topics import TIMER_TOPIC
 from cometmq.codec import batch, properties
 from cometmq.codec.batch import BatchItem
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.headers.send import SendMessage
+from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.config import FlushMode
 from tests.unit.broker.data_path import TOPIC, DataPath, sending
@@ -20,6 +22,7 @@ from tests.unit.broker.fake_channel import Reply
 EPOCH = 1 << 32
 ALL_HOURS = tuple(f"{hour:02d}" for hour in range(24))
 HOUR_SECONDS = 3600
+MINUTE_SECONDS = 60
 
 
 @pytest.fixture
@@ -45,6 +48,19 @@ def send_batch(path: DataPath, first: int, *texts: bytes, who: str = "p", **chan
 
 def bodies(path: DataPath, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
     return [item.body for item in path.stored(topic, queue_id)]
+
+
+def watched_reads(path: DataPath, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Log positions from which records are read from now on."""
+    read: list[int] = []
+    record_at = path.store.record_at
+
+    def watched(offset: int) -> memoryview | None:
+        read.append(offset)
+        return record_at(offset)
+
+    monkeypatch.setattr(path.store, "record_at", watched)
+    return read
 
 
 class TestRepeats:
@@ -159,6 +175,88 @@ class TestRepeats:
         assert send(path, 1).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
+class TestLookingUp:
+    """Where the messages of a run are is said by their queue, not by walking over them."""
+
+    def test_a_repeat_reads_one_record_wherever_in_a_run_it_is(
+        self, path: DataPath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = [send(path, number).ext for number in range(100)]
+        read = watched_reads(path, monkeypatch)
+
+        again = [send(path, number).ext for number in range(100)]
+
+        assert again == first
+        assert len(read) == 100
+
+    def test_so_does_a_repeated_batch(
+        self, path: DataPath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        texts = [b"%d" % number for number in range(50)]
+        first = send_batch(path, 0, *texts).ext
+        read = watched_reads(path, monkeypatch)
+
+        assert send_batch(path, 0, *texts).ext == first
+        assert send_batch(path, 30, *texts[30:]).ext["queueOffset"] == "30"
+        assert len(read) == 2
+
+    def test_what_is_not_in_its_queue_yet_is_put_there_first(self, path: DataPath) -> None:
+        frames = [sending(b"a", producer_id="p", sequence=str(number)) for number in range(20)]
+
+        replies = path.send_frames(*frames, *frames)
+
+        assert [reply.ext for reply in replies[20:]] == [reply.ext for reply in replies[:20]]
+        assert len(bodies(path)) == 20
+
+    def test_if_it_cannot_be_the_producer_is_told_to_ask_again(
+        self, path: DataPath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        frames = [sending(b"a", producer_id="p", sequence=str(number)) for number in (0, 1, 1)]
+        with monkeypatch.context() as stuck:
+            stuck.setattr(path.store, "dispatch", lambda: 0)
+            replies = path.send_frames(*frames)
+
+        path.store.dispatch()
+
+        codes = [reply.code for reply in replies]
+        assert codes == [ResponseCode.SUCCESS] * 2 + [ResponseCode.SYSTEM_BUSY]
+        assert send(path, 1).ext == replies[1].ext
+
+    def test_messages_in_several_files_of_a_queue_are_found(self, tmp_path: Path) -> None:
+        with opened(tmp_path, store={"queue_file_bytes": 8 * ENTRY_BYTES}) as path:
+            texts = [b"%d" % number for number in range(30)]
+            first = send_batch(path, 0, *texts).ext
+
+            assert send_batch(path, 0, *texts).ext == first
+            assert send(path, 29).ext["queueOffset"] == "29"
+
+    def test_delayed_messages_are_looked_up_where_they_wait(self, tmp_path: Path) -> None:
+        asked: list[dict[str, str]] = [{"DELAY": "3"}] * 3 + [{}] * 3 + [{"DELAY": "4"}] * 3
+        with opened(tmp_path) as path:
+            for _ in range(3):
+                path.send()
+            first = [send(path, number, asked=item).ext for number, item in enumerate(asked)]
+
+            again = [send(path, number, asked=item).ext for number, item in enumerate(asked)]
+
+        with opened(tmp_path) as path:
+            later = [send(path, number, asked=item).ext for number, item in enumerate(asked)]
+        assert again == first
+        assert later == first
+
+    def test_a_queue_that_is_gone_or_another_one_says_nothing(self, path: DataPath) -> None:
+        for number in range(3):
+            send(path, number)
+
+        path.store.delete_topic(TOPIC)
+        gone = send(path, 2).code
+        for _ in range(3):
+            path.send(b"another")
+
+        assert gone == ResponseCode.SEQUENCE_ALREADY_STORED
+        assert send(path, 2).code == ResponseCode.SEQUENCE_ALREADY_STORED
+
+
 class TestOrder:
     def test_a_gap_is_refused_until_what_is_missing_came(self, path: DataPath) -> None:
         send(path, 0, b"a")
@@ -221,6 +319,33 @@ class TestOrder:
         assert send(path, 0, body, batch=True).code == ResponseCode.MESSAGE_ILLEGAL
         assert bodies(path) == []
 
+    def test_a_batch_of_too_many_messages_is_refused_before_it_is_looked_at(
+        self, path: DataPath
+    ) -> None:
+        broken = b"\0\0\0\x16" + b"\xff" * 18
+
+        most = send(path, 0, broken * BATCH_COUNT_MAX, batch=True)
+        more = send(path, 0, broken * (BATCH_COUNT_MAX + 1), batch=True)
+
+        assert most.code == more.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "at most 10000 messages" not in str(most.remark)
+        assert "at most 10000 messages" in str(more.remark)
+
+    def test_so_is_one_that_does_not_fit_with_its_marks(self, tmp_path: Path) -> None:
+        broken = b"\0\0\0\x16" + b"\xff" * 18
+        with opened(tmp_path, store={"message_bytes_max": 1000}) as path:
+            reply = send(path, 0, broken * 40, batch=True)
+
+        assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "batch of 880 bytes and its marks, the most is 1000" in str(reply.remark)
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"\0", b"\0\0\0\0", b"\0\0\0\x17" + b"\0" * 18, b"\0\0\0\x01" * 4]
+    )
+    def test_so_is_one_whose_sizes_do_not_add_up(self, path: DataPath, body: bytes) -> None:
+        assert send(path, 0, body, batch=True).code == ResponseCode.MESSAGE_ILLEGAL
+        assert bodies(path) == []
+
 
 class TestWindow:
     def test_what_is_not_remembered_is_refused_and_not_stored(self, tmp_path: Path) -> None:
@@ -261,16 +386,44 @@ class TestWindow:
             assert send(path, 0, who="c").code == ResponseCode.PRODUCERS_FULL
             assert send(path, 1, who="a").code == ResponseCode.SUCCESS
 
-    def test_who_has_been_silent_for_long_makes_room(self, tmp_path: Path) -> None:
+    def test_who_has_been_silent_for_minutes_makes_room(self, tmp_path: Path) -> None:
         with opened(tmp_path, idempotent_producers_max=2) as path:
             send(path, 0, who="a")
             send(path, 0, who="b")
-            path.clock.advance(168 * HOUR_SECONDS)
+            path.clock.advance(10 * MINUTE_SECONDS)
+            send(path, 0, who="a")
             send(path, 1, who="a")
 
             assert send(path, 0, who="c").code == ResponseCode.SUCCESS
             assert send(path, 1, who="b").code == ResponseCode.PRODUCER_UNKNOWN
             assert send(path, 2, who="a").code == ResponseCode.SUCCESS
+
+    def test_a_repeat_counts_as_a_sign_of_life(self, tmp_path: Path) -> None:
+        with opened(tmp_path, idempotent_producers_max=2) as path:
+            send(path, 0, who="a")
+            send(path, 0, who="b")
+            path.clock.advance(9 * MINUTE_SECONDS)
+            send(path, 0, who="a")
+            path.clock.advance(MINUTE_SECONDS)
+            send(path, 0, who="c")
+
+            assert send(path, 1, who="a").code == ResponseCode.SUCCESS
+            assert send(path, 1, who="b").code == ResponseCode.PRODUCER_UNKNOWN
+
+    def test_one_that_is_not_used_is_kept_for_a_week_while_there_is_room(
+        self, path: DataPath
+    ) -> None:
+        assert path.idempotent is not None
+        send(path, 0, who="a")
+        path.clock.advance(167 * HOUR_SECONDS)
+        send(path, 0, who="b")
+        assert path.idempotent.producer_count == 2
+        path.clock.advance(HOUR_SECONDS)
+
+        send(path, 0, who="c")
+
+        assert send(path, 1, who="a").code == ResponseCode.PRODUCER_UNKNOWN
+        assert send(path, 1, who="b").code == ResponseCode.SUCCESS
 
     def test_a_deleted_topic_is_forgotten(self, path: DataPath) -> None:
         assert path.idempotent is not None

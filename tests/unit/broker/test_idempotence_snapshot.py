@@ -12,13 +12,24 @@ from cometmq.errors import RemoteProtocolError
 RUNS = (Run(0, 10, 2, 5, 1024, 3072), Run(10, 8, 2, 15, 3072, 4096))
 SNAPSHOT = Snapshot(4096, [Entry("orders", "job-1/0", 17, 1_700_000_000_000, RUNS)])
 CONTENT = b"""{"format":"cometmq producers","version":1,"offset":4096,"count":1}
-["orders","job-1/0",17,1700000000000,[[0,10,2,5,1024,3072],[10,8,2,15,3072,4096]]]
+["orders","job-1/0",17,1700000000000,[[0,10,2,5,1024,3072,null],[10,8,2,15,3072,4096,null]]]
 """
 
 
 def test_its_form_is_as_described() -> None:
     assert encode(SNAPSHOT) == CONTENT
     assert decode(CONTENT) == SNAPSHOT
+
+
+def test_a_file_of_an_earlier_release_is_read() -> None:
+    assert decode(CONTENT.replace(b",null]", b"]")) == SNAPSHOT
+
+
+def test_where_delayed_messages_wait_is_kept() -> None:
+    run = Run(0, 10, 2, 5, 1024, 3072, ("SCHEDULE_TOPIC_XXXX", 2))
+    snapshot = Snapshot(4096, [Entry("orders", "p", 9, 1, (run,))])
+
+    assert decode(encode(snapshot)) == snapshot
 
 
 def test_without_a_file_there_is_nothing(tmp_path: Path) -> None:
@@ -55,7 +66,7 @@ def test_the_backup_helps_when_the_file_is_broken(
         CONTENT.replace(b'"version":1', b'"version":2'),
         CONTENT.replace(b"cometmq producers", b"something else"),
         CONTENT.replace(b'"count":1', b'"count":2'),
-        CONTENT.replace(b"[0,10,2,5,1024,3072]", b'[0,10,2,5,1024,"x"]'),
+        CONTENT.replace(b"[0,10,2,5,1024,3072,", b'[0,10,2,5,1024,"x",'),
         CONTENT[:-20],
     ],
 )

@@ -1,5 +1,6 @@
 """What is remembered of producers, and what is made of it when the log is cut somewhere."""
 
+import msgspec
 import pytest
 
 from cometmq.broker.idempotence_table import RUN_COUNT_MAX, ProducerTable, Run
@@ -11,7 +12,9 @@ BYTES = 100
 
 
 def table(*, producers_max: int = 10, runs_max: int = 4) -> ProducerTable:
-    return ProducerTable(producers_max=producers_max, runs_max=runs_max, expiry_ms=1000)
+    return ProducerTable(
+        producers_max=producers_max, runs_max=runs_max, expiry_ms=1000, idle_ms=100
+    )
 
 
 def run(first: int, count: int = 1, *, at: int | None = None, queue_id: int = 0) -> Run:
@@ -43,6 +46,7 @@ def test_sends_directly_behind_each_other_are_one_run() -> None:
         run(2, at=900),
         run(2, queue_id=1),
         run(2, RUN_COUNT_MAX),
+        msgspec.structs.replace(run(2), aside=("SCHEDULE_TOPIC_XXXX", 2)),
         run(EPOCH, at=200),
     ],
 )
@@ -88,12 +92,10 @@ class TestSnapshot:
     def test_who_had_sent_nothing_by_then_is_not_in_it(self) -> None:
         assert noted(run(0, 10, at=500)).snapshot(500).entries == []
 
-    def test_how_far_a_producer_was_is_known_when_its_runs_are_not_any_more(self) -> None:
+    def test_nor_is_who_had_but_nobody_knows_any_more_how_much(self) -> None:
         runs = [run(number, at=number * 1000) for number in range(10)]
 
-        (entry,) = noted(*runs).snapshot(3000).entries
-
-        assert (entry.last, entry.runs) == (5, ())
+        assert noted(*runs).snapshot(3000).entries == []
 
     def test_it_is_restored_as_it_was(self) -> None:
         filled = noted(run(0, 2), run(2, at=900))
@@ -107,19 +109,51 @@ class TestSnapshot:
 
 
 class TestRoom:
-    def test_the_one_used_longest_ago_goes_first_and_only_when_it_expired(self) -> None:
+    def test_when_it_is_full_the_one_used_longest_ago_goes_and_only_if_it_is_idle(self) -> None:
         filled = table(producers_max=2)
         filled.note("orders", "a", run(0), 0)
         filled.note("orders", "b", run(0), 1)
         filled.note("orders", "a", run(1), 2)
 
         with pytest.raises(BrokerError) as refused:
-            filled.require_room(1000)
-        filled.require_room(1001)
+            filled.require_room(100)
+        filled.require_room(101)
 
         assert refused.value.response_code == ResponseCode.PRODUCERS_FULL
         assert filled.get("orders", "b") is None
         assert filled.get("orders", "a") is not None
+
+    def test_who_repeats_something_is_not_idle(self) -> None:
+        filled = table(producers_max=2)
+        filled.note("orders", "a", run(0), 0)
+        filled.note("orders", "b", run(0), 1)
+
+        filled.touch("orders", "a", 90)
+        filled.require_room(150)
+
+        assert filled.get("orders", "a") is not None
+        assert filled.get("orders", "b") is None
+
+    def test_one_goes_for_one_that_comes(self) -> None:
+        filled = table(producers_max=3)
+        for name in "abc":
+            filled.note("orders", name, run(0), 0)
+
+        filled.require_room(500)
+
+        assert len(filled) == 2
+
+    def test_while_there_is_room_only_those_go_that_have_expired(self) -> None:
+        filled = table()
+        for used_ms, name in enumerate("abc"):
+            filled.note("orders", name, run(0), used_ms)
+
+        filled.require_room(999)
+        assert len(filled) == 3
+        filled.require_room(1001)
+
+        assert len(filled) == 1
+        assert filled.get("orders", "c") is not None
 
     def test_what_the_log_says_is_taken_in_any_case(self) -> None:
         filled = table(producers_max=2)

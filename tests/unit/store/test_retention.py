@@ -447,12 +447,20 @@ class TestHold:
         assert begins(found) == gone
         assert (retention.held_back is None) == (offset == 999)
 
-    def test_that_a_file_is_kept_is_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_that_a_file_is_kept_for_long_is_said_once(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         retention = self.held_at(50)
 
-        for _ in range(3):
-            retention.expired(log_files(100, 0), now_ms=NOW_MS, state=CLEANING)
+        for minutes in (0, 9):
+            now_ms = NOW_MS + minutes * 60_000
+            retention.expired(log_files(100, 0), now_ms=now_ms, state=CLEANING)
+        early = list(caplog.messages)
+        for minutes in (10, 11, 12):
+            now_ms = NOW_MS + minutes * 60_000
+            retention.expired(log_files(100, 0), now_ms=now_ms, state=CLEANING)
 
+        assert early == []
         (line,) = caplog.messages
         assert "is expired and kept: archive=lake has only got to 50" in line
 
