@@ -35,8 +35,8 @@ PREFIX: Final = "cometmq_broker"
 WATCH_SECONDS: Final = 10.0
 """Time between two looks at lags and disks."""
 
-SLICE_PAIRS: Final = 200
-"""Pairs of topic and group whose lag is looked up in one turn of the loop."""
+SLICE_LOOKUPS: Final = 500
+"""Queues, and pairs of topic and group, that are looked up for lags in one turn of the loop."""
 
 _PROC: Final = Path("/proc/self")
 _SENDS: Final = frozenset(
@@ -107,7 +107,9 @@ class RequestMeter:
 class Offsets(Protocol):
     """What lags need to know of consumer offsets."""
 
-    def topics_by_group(self) -> Mapping[str, Sequence[str]]: ...
+    def groups(self) -> Sequence[str]: ...
+
+    def topics_of(self, group: str) -> Sequence[str]: ...
 
     def of(self, group: str, topic: str) -> Mapping[int, int]: ...
 
@@ -130,26 +132,27 @@ class Lags:
         if not self._series_max:
             return
         found: list[tuple[int, str, str]] = []
-        total = 0
-        pairs = (
-            (topic, group)
-            for group, topics in self._offsets.topics_by_group().items()
-            for topic in topics
-        )
-        for number, (topic, group) in enumerate(pairs, 1):
-            lag = self._lag(topic, group)
+        total = lookups = 0
+        for group, topic in self._pairs():
+            lag = 0
+            lookups += 1
+            for queue, offset in self._offsets.of(group, topic).items():
+                lag += max(0, self._max_offset(topic, queue) - offset)
+                lookups += 1
+                if lookups >= SLICE_LOOKUPS:
+                    lookups = 0
+                    yield
             total += lag
             heapq.heappush(found, (lag, topic, group))
             if len(found) > self._series_max:
                 heapq.heappop(found)
-            if number % SLICE_PAIRS == 0:
-                yield
         self.largest = {(topic, group): lag for lag, topic, group in sorted(found, reverse=True)}
         self.total = total
 
-    def _lag(self, topic: str, group: str) -> int:
-        offsets = self._offsets.of(group, topic).items()
-        return sum(max(0, self._max_offset(topic, queue) - offset) for queue, offset in offsets)
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        for group in self._offsets.groups():
+            for topic in self._offsets.topics_of(group):
+                yield group, topic
 
 
 class Disks:

@@ -6,7 +6,7 @@ messages from before.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,30 @@ class _Reset:
     is_asked: bool = False
 
 
+class _Keys:
+    """Keys of the form "topic@group", found by either name: there may be very many of them."""
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        # Dictionaries for their order. No group and no topic is left without a key.
+        self.by_group: dict[str, dict[str, None]] = {}
+        self.by_topic: dict[str, dict[str, None]] = {}
+        for key in keys:
+            self.add(key)
+
+    def add(self, key: str) -> None:
+        topic, group = _split(key)
+        self.by_group.setdefault(group, {})[key] = None
+        self.by_topic.setdefault(topic, {})[key] = None
+
+    def remove(self, key: str) -> None:
+        topic, group = _split(key)
+        for by_name, name in ((self.by_group, group), (self.by_topic, topic)):
+            keys = by_name[name]
+            del keys[key]
+            if not keys:
+                del by_name[name]
+
+
 class ConsumerOffsets:
     """Offsets by topic, group and queue; names and queue ids are checked by whoever commits.
 
@@ -56,8 +80,10 @@ class ConsumerOffsets:
             key: {queue: offset for queue, offset in queues.items() if offset >= 0}
             for key, queues in saved.offset_table.items()
         }
+        self._keys = _Keys(self._by_key)
         # How far messages were handed out, by the same keys: for people to look at.
         self._pulled = dict(saved.pull_offset_table or {})
+        self._pulled_keys = _Keys(self._pulled)
         # The other members of the file.
         self._saved = saved
         self._count = sum(map(len, self._by_key.values()))
@@ -155,7 +181,9 @@ class ConsumerOffsets:
         if count > self._offsets_max:
             self._tell_full(key)
             return False
-        self._drop_resets(lambda name: name == key)
+        self._drop_resets([key])
+        if key not in self._by_key:
+            self._keys.add(key)
         self._by_key[key] = dict(queues)
         self._count = count
         self._touch()
@@ -175,35 +203,35 @@ class ConsumerOffsets:
         if queues is None:
             if len(self._pulled) >= PULLED_MAX:
                 return {}
-            queues = self._pulled.setdefault(key, {})
+            queues = self._pulled[key] = {}
+            self._pulled_keys.add(key)
         return queues
 
     def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
         """How far messages of a queue were handed out to a group; ``UNKNOWN`` if nobody knows."""
         return self._pulled.get(f"{topic}@{group}", {}).get(queue_id, UNKNOWN)
 
+    def groups(self) -> list[str]:
+        """Groups that have offsets, in no order."""
+        return list(self._keys.by_group)
+
     def topics_of(self, group: str) -> list[str]:
         """Topics of which a group has offsets, in order."""
-        return sorted(topic for topic, name in self._names() if name == group)
+        return sorted(_split(key)[0] for key in self._keys.by_group.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have offsets of a topic, in order."""
-        return sorted(group for name, group in self._names() if name == topic)
-
-    def topics_by_group(self) -> dict[str, list[str]]:
-        """What ``topics_of`` says of each group, for those who ask about all of them."""
-        topics: dict[str, list[str]] = {}
-        for topic, group in self._names():
-            topics.setdefault(group, []).append(topic)
-        return topics
+        return sorted(_split(key)[1] for key in self._keys.by_topic.get(topic, ()))
 
     def delete_group(self, group: str) -> int:
         """Forget all offsets of a group; how many."""
-        return self._delete(lambda key: _split(key)[1] == group)
+        by_group = self._keys.by_group.get(group, ())
+        return self._delete(by_group, self._pulled_keys.by_group.get(group, ()))
 
     def delete_topic(self, topic: str) -> int:
         """Forget the offsets of a topic of all groups; how many."""
-        return self._delete(lambda key: _split(key)[0] == topic)
+        by_topic = self._keys.by_topic.get(topic, ())
+        return self._delete(by_topic, self._pulled_keys.by_topic.get(topic, ()))
 
     def table(self) -> ConsumerOffsetTable:
         """All offsets as they are now, for saving; the caller's own copy. Not dirty any more."""
@@ -234,7 +262,9 @@ class ConsumerOffsets:
             if self._count >= self._offsets_max:
                 self._tell_full(key)
                 return False
-            queues = self._by_key.setdefault(key, {})
+            if queues is None:
+                queues = self._by_key[key] = {}
+                self._keys.add(key)
             self._count += 1
         elif queues[queue_id] == offset:
             return True
@@ -242,20 +272,20 @@ class ConsumerOffsets:
         self._touch()
         return True
 
-    def _names(self) -> Iterator[tuple[str, str]]:
-        return map(_split, self._by_key)
-
-    def _drop_resets(self, is_gone: Callable[[str], bool]) -> None:
-        for key in list(filter(is_gone, self._resets)):
-            del self._resets[key]
+    def _drop_resets(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._resets.pop(key, None)
         self.has_resets = bool(self._resets)
 
-    def _delete(self, is_gone: Callable[[str], bool]) -> int:
-        self._drop_resets(is_gone)
-        for key in list(filter(is_gone, self._pulled)):
+    def _delete(self, keys: Iterable[str], pulled_keys: Iterable[str]) -> int:
+        self._drop_resets(keys)
+        for key in list(pulled_keys):
             del self._pulled[key]
-        keys = list(filter(is_gone, self._by_key))
-        count = sum(len(self._by_key.pop(key)) for key in keys)
+            self._pulled_keys.remove(key)
+        count = 0
+        for key in list(keys):
+            count += len(self._by_key.pop(key))
+            self._keys.remove(key)
         self._count -= count
         if count:
             self._is_full_told = False
@@ -280,7 +310,10 @@ class ConsumerOffsets:
         """What the keys say once more, in files that have it; readers can do without."""
         if self._saved.group_topic_map is None:
             return None
-        return {group: tuple(names) for group, names in self.topics_by_group().items()}
+        return {
+            group: tuple(_split(key)[0] for key in keys)
+            for group, keys in self._keys.by_group.items()
+        }
 
 
 def _split(key: str) -> tuple[str, str]:

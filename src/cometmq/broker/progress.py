@@ -1,23 +1,33 @@
 """How far groups are behind the ends of their queues.
 
 There may be many queues, so all of it goes in slices, and what is told was true at some moment of
-the time it took.
+the time it took. And there may be more of them than fit into an answer, or into memory while many
+ask: so they are counted before anything is made of them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from cometmq.broker.clients import Clients
 from cometmq.broker.offsets import ConsumerOffsets
 from cometmq.broker.topics import Topic, TopicTable
 from cometmq.codec.bodies.offsets import ConsumeStats, OffsetWrapper
+from cometmq.codec.codes import ResponseCode
 from cometmq.codec.digest import store_timestamp
+from cometmq.errors import BrokerError
 from cometmq.model.offsets import MessageQueue
 from cometmq.store import GetLimits, GetStatus, MessageStore
 
 QUEUES_AT_ONCE: Final = 256
 """Queues looked at in one turn of the loop: a few milliseconds."""
+
+ENTRIES_MAX: Final = 100_000
+"""Queues that one answer may tell of, and all answers of a kind under way: 12 to 25 MB of JSON.
+
+A frame takes 16 MiB of it; what is still too long is refused when it is written.
+"""
 
 GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 """The statistic of messages handed out, by ``topic@group``."""
@@ -59,6 +69,36 @@ class Pace:
             await asyncio.sleep(0)
 
 
+class EntryRoom:
+    """How many entries the answers under way may have together."""
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._taken = 0
+
+    @contextmanager
+    def take(self, count: int, advice: str) -> Iterator[None]:
+        """Room for an answer while it is made.
+
+        Raises BrokerError when the answer is too long, with ``advice`` for whoever asked, or when
+        others take the room at the moment.
+        """
+        if count > self._entries_max:
+            remark = (
+                f"the answer would have {count} queues, more than the {self._entries_max} that"
+                f" fit into one: {advice}"
+            )
+            raise BrokerError(ResponseCode.SYSTEM_ERROR, remark)
+        if self._taken + count > self._entries_max:
+            remark = f"[REJECTREQUEST]answers with {self._taken} queues are being made, try later"
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, remark)
+        self._taken += count
+        try:
+            yield
+        finally:
+            self._taken -= count
+
+
 class Progress:
     """What groups have consumed, beside what there is."""
 
@@ -79,28 +119,22 @@ class Progress:
         self._broker_name = broker_name
         self._tps = tps
 
-    async def of(self, group: str, topics: Iterable[str], pace: Pace | None = None) -> ConsumeStats:
-        """A group's progress on these topics; those that do not exist are passed over."""
+    def existing(self, names: Iterable[str], *, is_order: bool = False) -> list[Topic]:
+        """Those of these topics that exist; with ``is_order`` ordered ones only."""
+        found = (self._topics.get(name) for name in names)
+        return [topic for topic in found if topic is not None and (topic.is_order or not is_order)]
+
+    async def of(
+        self, group: str, topics: Iterable[Topic], pace: Pace | None = None
+    ) -> ConsumeStats:
+        """A group's progress on these topics, with as many entries as ``entry_count`` says."""
         pace = pace or Pace()
         table: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
-        for name in topics:
-            topic = self._topics.get(name)
-            if topic is not None:
-                await self._add(table, group, topic, pace)
-                tps += self._tps(GROUP_GET_NUMS, f"{name}@{group}")
+        for topic in topics:
+            await self._add(table, group, topic, pace)
+            tps += self._tps(GROUP_GET_NUMS, f"{topic.name}@{group}")
         return ConsumeStats(table, tps)
-
-    async def by_topic(
-        self, group: str, topics: Iterable[str], pace: Pace, *, is_order: bool
-    ) -> list[ConsumeStats]:
-        """A group's progress, topic by topic; with ``is_order`` on ordered ones only."""
-        found = [
-            topic
-            for name in self.wanted(group, topics)
-            if (topic := self._topics.get(name)) is not None and (topic.is_order or not is_order)
-        ]
-        return [await self.of(group, (topic.name,), pace) for topic in found]
 
     def topics_of(self, group: str) -> list[str]:
         """Topics that a group consumes: it has offsets of them and still wants them."""
@@ -128,3 +162,8 @@ class Progress:
                 # A member that begins elsewhere may have committed more than it was handed since.
                 max(pulled, offset),
             )
+
+
+def entry_count(topics: Iterable[Topic]) -> int:
+    """How many queues the progress on these topics tells of."""
+    return sum(topic.read_queue_count for topic in topics)

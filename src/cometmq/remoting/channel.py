@@ -82,6 +82,7 @@ class Channel(Link):
         try:
             head = core.encode_head(serialization, code, opaque, 0, None, header, len(body))
             self._outbox.put(head, (body,), len(body))
+            del body  # may be large, and is wanted only until it is written
             self._expiry.set(deadline, self._expire)
             return await future
         finally:

@@ -12,7 +12,7 @@ from cometmq.broker.handlers.connections import ConnectionHandlers
 from cometmq.broker.handlers.group_services import GroupServiceHandlers
 from cometmq.broker.handlers.relays import RelayHandlers
 from cometmq.broker.handlers.topic_services import TopicServiceHandlers
-from cometmq.broker.progress import Progress
+from cometmq.broker.progress import ENTRIES_MAX, Progress
 from cometmq.broker.removal import TopicRemoval
 from cometmq.codec import bodies
 from cometmq.codec.bodies.clients import HeartbeatData
@@ -30,9 +30,17 @@ class Services(DataPath):
     """The data path with everything that administrators ask; counts what was settled.
 
     ``rates`` are the statistics, by name and key. With ``relay_timeout_ms`` consumers have as long.
+    Answers tell of ``entries_max`` queues at most.
     """
 
-    def __init__(self, folder: Path, *, relay_timeout_ms: int = 1000, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        relay_timeout_ms: int = 1000,
+        entries_max: int = ENTRIES_MAX,
+        **settings: Any,
+    ) -> None:
         super().__init__(folder, **settings)
         self.settled = 0
         self.rates: dict[tuple[str, str], float] = {}
@@ -61,6 +69,7 @@ class Services(DataPath):
             broker_name=BROKER,
             settle=self._settle,
             tps=self._tps,
+            entries_max=entries_max,
         )
         group_services = GroupServiceHandlers(
             self.groups,
@@ -69,6 +78,7 @@ class Services(DataPath):
             progress,
             broker_address=self.identity.address,
             settle=self._settle,
+            entries_max=entries_max,
         )
         for handlers in (
             self.topic_services,
@@ -85,6 +95,14 @@ class Services(DataPath):
 
     def put_through(self, command: Command) -> Reply:
         return asyncio.run(self.answer_to(command))
+
+    def ask_together(self, *commands: Command) -> list[Reply]:
+        """Replies to requests that come at the same time."""
+
+        async def ask() -> list[Reply]:
+            return list(await asyncio.gather(*map(self.answer_to, commands)))
+
+        return asyncio.run(ask())
 
     def told(self, kind: type[T], code: RequestCode, header: Header | None = None) -> T:
         """What the body of a successful answer says."""

@@ -383,6 +383,65 @@ def test_the_progress_of_many_queues_leaves_others_their_turn(services: Services
     assert turns >= 2
 
 
+@pytest.mark.parametrize(
+    ("code", "header", "advice"),
+    [
+        (RequestCode.GET_CONSUME_STATS, GetConsumeStats(GROUP), "ask topic by topic"),
+        (
+            RequestCode.GET_BROKER_CONSUME_STATS,
+            GetBrokerConsumeStats(False),
+            "ask group by group",
+        ),
+    ],
+    ids=["of one group", "of all groups"],
+)
+def test_more_progress_than_fits_into_an_answer_is_refused(
+    tmp_path: Path, code: RequestCode, header: Header, advice: str
+) -> None:
+    with Services(tmp_path, entries_max=7) as services:
+        add_topic(services.topics, "other", 3)
+        services.groups.obtain(GROUP)
+        services.offsets.commit(GROUP, TOPIC, 0, 0)
+        services.offsets.commit(GROUP, "other", 0, 0)
+        assert services.ask(code, header).code == ResponseCode.SUCCESS
+
+        add_topic(services.topics, "another", 1)
+        services.offsets.commit(GROUP, "another", 0, 0)
+        reply = services.ask(code, header)
+
+    words = f"the answer would have 8 queues, more than the 7 that fit into one: {advice}"
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, words)
+
+
+def test_progress_is_told_to_as_many_at_a_time_as_there_is_room_for(tmp_path: Path) -> None:
+    with Services(tmp_path, entries_max=700) as services:
+        add_topic(services.topics, "wide", 600)
+        services.offsets.commit(GROUP, "wide", 0, 0)
+        asked = request(RequestCode.GET_CONSUME_STATS, GetConsumeStats(GROUP))
+        narrow = request(RequestCode.GET_CONSUME_STATS, GetConsumeStats(GROUP, TOPIC))
+
+        first, second, third = services.ask_together(asked, asked, narrow)
+        again = services.put_through(asked)
+
+    words = "[REJECTREQUEST]answers with 600 queues are being made, try later"
+    assert (second.code, second.remark) == (ResponseCode.SYSTEM_BUSY, words)
+    assert first.code == third.code == again.code == ResponseCode.SUCCESS
+
+
+def test_the_progress_of_all_groups_is_told_to_one_at_a_time(services: Services) -> None:
+    add_topic(services.topics, "wide", 600)
+    services.groups.obtain(GROUP)
+    services.offsets.commit(GROUP, "wide", 0, 0)
+    asked = request(RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStats(False))
+
+    first, second = services.ask_together(asked, asked)
+    again = services.put_through(asked)
+
+    words = "[REJECTREQUEST]somebody else is being told of all groups, try later"
+    assert (second.code, second.remark) == (ResponseCode.SYSTEM_BUSY, words)
+    assert first.code == again.code == ResponseCode.SUCCESS
+
+
 # --- what groups consume
 
 

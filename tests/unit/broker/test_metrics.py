@@ -24,11 +24,11 @@ class FakeOffsets:
     def __init__(self, offsets: dict[tuple[str, str], dict[int, int]]) -> None:
         self._offsets = offsets
 
-    def topics_by_group(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for group, topic in self._offsets:
-            found.setdefault(group, []).append(topic)
-        return found
+    def groups(self) -> list[str]:
+        return list(dict.fromkeys(group for group, _ in self._offsets))
+
+    def topics_of(self, group: str) -> list[str]:
+        return [topic for name, topic in self._offsets if name == group]
 
     def of(self, group: str, topic: str) -> dict[int, int]:
         return self._offsets[group, topic]
@@ -70,11 +70,20 @@ def test_only_the_largest_lags_are_shown_by_name() -> None:
 
 
 def test_lags_of_many_groups_are_looked_up_in_slices() -> None:
-    count = metrics.SLICE_PAIRS * 2 + 1
+    # Each is a pair and a queue.
+    count = metrics.SLICE_LOOKUPS + 1
     found = lags({(f"group-{number}", "orders"): {0: 0} for number in range(count)})
 
     assert len(list(found.steps())) == 2
     assert len(found.largest) == 10
+
+
+def test_the_lag_in_many_queues_is_looked_up_in_slices() -> None:
+    wide = dict.fromkeys(range(metrics.SLICE_LOOKUPS * 3), 99)
+    found = lags({("billing", "orders"): wide})
+
+    assert len(list(found.steps())) == 3
+    assert found.largest == {("orders", "billing"): len(wide)}
 
 
 def test_without_series_nothing_is_looked_up() -> None:

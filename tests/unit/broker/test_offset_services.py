@@ -12,6 +12,7 @@ from cometmq.broker.clients import Clients
 from cometmq.broker.handlers import offset_services
 from cometmq.broker.handlers.offset_services import (
     PENDING_SECONDS_MAX,
+    STATUS_REQUESTS_MAX,
     STATUS_TIMEOUT_MS,
     OffsetServiceHandlers,
 )
@@ -338,6 +339,19 @@ class TestTellingMembers:
         ]
         assert json.loads(notice.body) == {"offsetTable": queues}
 
+    def test_many_cpp_clients_share_what_they_are_told(self, desk: Desk) -> None:
+        desk.topics.put(TopicConfig(TOPIC, 300, 300, attributes={}))
+        desk.offsets._offsets_max = 1000
+        members = [desk.join(f"c{n}", language=LanguageCode.CPP, version=63) for n in range(3)]
+        usual = desk.join("java")
+
+        desk.reset()
+
+        first, *others = [told(member)[0].body for member in members]
+        assert len(json.loads(first)["offsetTable"]) == 300
+        assert all(body is first for body in others)
+        assert told(usual)[0].body != first
+
     def test_a_client_too_old_for_it_is_not_told(self, desk: Desk) -> None:
         member = desk.join(version=1)
 
@@ -471,6 +485,26 @@ class TestStatus:
         words = "No Any Consumer online in the consumer group: [readers]"
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, words)
 
+    def test_only_so_many_may_ask_at_a_time(self, desk: Desk) -> None:
+        desk.join(error=RequestTimeout("127.0.0.1:40001", STATUS_TIMEOUT_MS))
+        asked = request(STATUS, GetConsumerStatus(TOPIC, GROUP))
+
+        async def ask_many() -> list[Reply]:
+            channels = [FakeChannel() for _ in range(STATUS_REQUESTS_MAX + 1)]
+            for channel in channels:
+                channel.ask(desk.routes, asked)
+            await asyncio.gather(*(channel.finish() for channel in channels))
+            return [channel.replies[0] for channel in channels]
+
+        *served, refused = asyncio.run(ask_many())
+
+        assert {reply.code for reply in served} == {ResponseCode.SUCCESS}
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert refused.remark == (
+            "[REJECTREQUEST]consumers are being asked for 16 others at the moment, try later"
+        )
+        assert desk.status().code == ResponseCode.SUCCESS
+
     def test_long_tables_are_read_and_written_aside(self, desk: Desk) -> None:
         many = {MessageQueue(TOPIC, BROKER, number): number for number in range(600)}
         desk.join("one", body=bodies.encode(ConsumerStatusBody(many)))
@@ -526,6 +560,33 @@ class TestCorrection:
         assert self.offsets(desk, "nobody") == {0: 2, 1: 3}
         assert self.offsets(desk, "nobody", "slow,middle") == {0: 9, 1: 3}
         assert desk.offsets.get("slow", TOPIC, 0) == 2
+
+    def test_many_offsets_leave_others_time(self, desk: Desk) -> None:
+        desk.offsets._offsets_max = 2000
+        for queue_id in range(600):
+            desk.offsets.commit(GROUP, TOPIC, queue_id, queue_id)
+        turns = 0
+
+        async def with_company() -> Reply:
+            async def count_turns() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            company = asyncio.create_task(count_turns())
+            header = QueryCorrectionOffset(TOPIC, "nobody")
+            channel = FakeChannel()
+            channel.ask(desk.routes, request(RequestCode.QUERY_CORRECTION_OFFSET, header))
+            await channel.finish()
+            company.cancel()
+            return channel.replies[0]
+
+        reply = asyncio.run(with_company())
+
+        table = bodies.decode(CorrectionOffsets, reply.body).correction_offsets
+        assert table == {queue_id: queue_id for queue_id in range(600)}
+        assert turns >= 2
 
     def test_where_the_compared_group_is_slower_there_is_no_bound(self, desk: Desk) -> None:
         desk.offsets.commit("fast", TOPIC, 0, 9)

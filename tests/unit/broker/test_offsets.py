@@ -1,9 +1,11 @@
 """How far groups are: kept by queue, back and forth, saved as Apache saves them."""
 
+import random
 from pathlib import Path
 
 import pytest
 
+from cometmq.broker.offsets import ConsumerOffsets
 from cometmq.store.documents import ConfigDocuments
 from tests.golden import store_data
 from tests.unit.broker.tables import consumer_offsets, save
@@ -128,6 +130,78 @@ def test_a_group_or_a_topic_is_forgotten_alone(tmp_path: Path) -> None:
 
     assert offsets.table().offset_table == {"orders@h": {0: 1}}
     assert len(offsets) == 1
+
+
+def pairs(offsets: ConsumerOffsets) -> set[tuple[str, str]]:
+    """Topics and groups as the table itself has them."""
+    keys = (key.partition("@") for key in offsets.snapshot().offset_table)
+    return {(topic, group) for topic, _, group in keys}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_belongs_together_is_what_is_there_whatever_was_done(
+    tmp_path: Path, seed: int
+) -> None:
+    print(f"seed={seed}")
+    chance = random.Random(seed)
+    groups, topics = [f"g{n}" for n in range(5)], [f"t{n}" for n in range(5)]
+    offsets = consumer_offsets(tmp_path, offsets_max=40)
+
+    def change() -> None:
+        group, topic, queue = chance.choice(groups), chance.choice(topics), chance.randrange(4)
+        match chance.randrange(16):
+            case 0:
+                offsets.delete_group(group)
+            case 1:
+                offsets.delete_topic(topic)
+            case 2 | 3:
+                offsets.clone(chance.choice(groups), group, topic)
+            case 4 | 5:
+                offsets.reset(group, topic, queue, chance.randrange(9))
+            case 6:
+                offsets.pulled(group, topic)[queue] = chance.randrange(9)
+            case _:
+                offsets.commit(group, topic, queue, chance.randrange(-1, 9))
+
+    for number in range(300):
+        change()
+        if number == 150:
+            save(tmp_path, offsets=offsets)
+            offsets = consumer_offsets(tmp_path, offsets_max=40)
+
+        found = pairs(offsets)
+        assert set(offsets.groups()) == {group for _, group in found}
+        for name in groups:
+            assert offsets.topics_of(name) == sorted(t for t, g in found if g == name)
+        for name in topics:
+            assert offsets.groups_of(name) == sorted(g for t, g in found if t == name)
+        assert len(offsets) == sum(len(offsets.of(group, topic)) for topic, group in found)
+
+
+@pytest.mark.parametrize("whose", ["group", "topic"])
+def test_what_was_handed_out_is_forgotten_with_its_group_or_topic(
+    tmp_path: Path, whose: str
+) -> None:
+    offsets = consumer_offsets(tmp_path)
+    for group, topic in [("g", "orders"), ("h", "bills")]:
+        offsets.pulled(group, topic)[0] = 5
+
+    _ = offsets.delete_group("g") if whose == "group" else offsets.delete_topic("orders")
+
+    assert offsets.pulled_to("g", "orders", 0) == -1
+    assert offsets.pulled_to("h", "bills", 0) == 5
+
+
+def test_keys_of_a_file_without_a_group_stay_and_can_be_deleted(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"orders":{0:5},"orders@g":{0:6}}}')
+    offsets = consumer_offsets(tmp_path)
+    assert offsets.table().offset_table == {"orders": {0: 5}, "orders@g": {0: 6}}
+
+    assert offsets.delete_topic("orders") == 2
+
+    assert offsets.table().offset_table == {}
 
 
 def test_what_was_saved_is_there_again(tmp_path: Path) -> None:

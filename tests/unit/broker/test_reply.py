@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from cometmq.broker.handlers import reply as reply_handlers
 from cometmq.broker.handlers.reply import PUSH_TIMEOUT_MS, ReplyHandlers
 from cometmq.codec import properties
 from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.command import Command
 from cometmq.codec.headers.reply import PushReplyMessageToClient
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
 from cometmq.errors import ConnectionLost, RequestTimeout, TooManyRequests
@@ -210,6 +212,54 @@ def test_a_reply_that_the_store_does_not_take_is_handed_on(place: ReplyPath) -> 
 
     assert (reply.code, reply.ext["msgId"]) == (ResponseCode.SUCCESS, "0")
     assert len(requester.asked) == 1
+
+
+class MuteChannel(AnsweringChannel):
+    """Acknowledges nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:40007")
+        self.acknowledge = asyncio.Event()
+
+    async def request(self, code: int, *parts: Any, **options: Any) -> Command:
+        await self.acknowledge.wait()
+        return Command(0)
+
+
+@pytest.mark.parametrize("limit", ["PENDING_MAX", "PENDING_BYTES_MAX"])
+def test_no_more_replies_wait_than_the_limit_and_refused_ones_are_not_stored(
+    place: ReplyPath, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(reply_handlers, limit, {"PENDING_MAX": 2, "PENDING_BYTES_MAX": 13}[limit])
+    header, _ = sending(kind=SendMessageV2, topic=REPLY_TOPIC, text=properties.encode(PROPERTIES))
+    kept: list[Command] = []
+
+    async def reply_together() -> list[Reply]:
+        requester = MuteChannel()
+        place.path.clients.heartbeat(requester, producing(CLIENT_ID), language=0, version=407)
+        channels = [FakeChannel() for _ in range(3)]
+        for channel in channels:
+            kept.append(request(RequestCode.SEND_REPLY_MESSAGE_V2, header, b"answer"))
+            channel.ask(place.routes, kept[-1])
+        finishing = [asyncio.create_task(channel.finish()) for channel in channels]
+        await asyncio.wait(finishing, return_when=asyncio.FIRST_COMPLETED)
+        assert [len(command.body) for command in kept] == [0, 0, 6]
+        requester.acknowledge.set()
+        await asyncio.gather(*finishing)
+        return [channel.replies[0] for channel in channels]
+
+    first, second, refused = asyncio.run(reply_together())
+    place.path.loop.turn()
+
+    assert first.code == second.code == ResponseCode.SUCCESS
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert refused.remark == (
+        "[REJECTREQUEST]2 replies of 12 bytes wait for requesters that have not acknowledged"
+        " them, try later"
+    )
+    assert len(place.path.stored(REPLY_TOPIC)) == 2
+    place.requester()
+    assert place.reply().code == ResponseCode.SUCCESS
 
 
 @pytest.mark.slow  # reads all recordings

@@ -364,6 +364,19 @@ def test_the_statistics_of_a_wide_topic_leave_others_their_turn(services: Servic
     assert turns >= 2
 
 
+def test_statistics_are_told_to_as_many_at_a_time_as_there_is_room_for(tmp_path: Path) -> None:
+    with Services(tmp_path, entries_max=700) as services:
+        add_topic(services.topics, "wide", 600)
+        asked = request(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo("wide"))
+
+        first, second = services.ask_together(asked, asked)
+        again = services.put_through(asked)
+
+    words = "[REJECTREQUEST]answers with 600 queues are being made, try later"
+    assert (second.code, second.remark) == (ResponseCode.SYSTEM_BUSY, words)
+    assert first.code == again.code == ResponseCode.SUCCESS
+
+
 def test_the_statistics_of_no_topic_are_refused(services: Services) -> None:
     reply = services.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo("nothing"))
 
@@ -384,6 +397,18 @@ def test_who_consumes_a_topic_are_groups_online_and_groups_with_offsets(
     found = services.told(GroupList, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
 
     assert sorted(found.group_list) == ["away", "both", "online"]
+
+
+def test_many_consumers_of_a_topic_are_told_to_all_who_ask(services: Services) -> None:
+    names = [f"group-{number:03}" for number in range(600)]
+    for name in names:
+        services.offsets.commit(name, TOPIC, 0, 1)
+    asked = request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWho(TOPIC))
+
+    replies = services.ask_together(asked, asked, asked)
+
+    for reply in replies:
+        assert list(bodies.decode(GroupList, reply.body).group_list) == names
 
 
 def test_system_topics_are_those_that_apache_has(services: Services) -> None:

@@ -1,7 +1,8 @@
 """What administrators ask about consumer groups, forbidding and deleting."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -11,7 +12,8 @@ from cometmq.broker.clients import Clients
 from cometmq.broker.groups import GroupTable, problem_of
 from cometmq.broker.handlers.paging import QUICK_ENTRIES, page
 from cometmq.broker.offsets import ConsumerOffsets
-from cometmq.broker.progress import Pace, Progress
+from cometmq.broker.progress import ENTRIES_MAX, EntryRoom, Pace, Progress, entry_count
+from cometmq.broker.topics import Topic
 from cometmq.codec import bodies, core
 from cometmq.codec.bodies.groups import (
     GroupForbidden,
@@ -57,6 +59,7 @@ class GroupServiceHandlers:
         *,
         broker_address: str,
         settle: Callable[[], Awaitable[object]] | None = None,
+        entries_max: int = ENTRIES_MAX,
     ) -> None:
         self._groups = groups
         self._offsets = offsets
@@ -64,6 +67,10 @@ class GroupServiceHandlers:
         self._progress = progress
         self._broker_address = broker_address
         self._settle = settle
+        self._room = EntryRoom(entries_max)
+        # Answers about all groups are made one at a time, and do not take the others' room.
+        self._room_for_all = EntryRoom(entries_max)
+        self._is_telling_all = False
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete)
@@ -147,22 +154,52 @@ class GroupServiceHandlers:
             chosen = self._progress.wanted(group, (said.topic,))
         else:
             chosen = self._progress.topics_of(group)
-        stats = await self._progress.of(group, chosen)
-        return Answer(body=await _encoded(stats, len(stats.offset_table)))
+        found = self._progress.existing(chosen)
+        with self._room.take(entry_count(found), "ask topic by topic"):
+            stats = await self._progress.of(group, found)
+            return Answer(body=await _encoded(stats, len(stats.offset_table)))
 
     async def all_consume_stats(self, channel: Channel, command: Command) -> Answer:
         is_order = core.read(command, GetBrokerConsumeStats).is_order
-        topics_by_group = self._offsets.topics_by_group()
-        pace = Pace()
-        told = []
+        with self._telling_all():
+            pace = Pace()
+            topics_by_group = await self._consumed(pace, is_order=is_order)
+            count = sum(map(entry_count, topics_by_group.values()))
+            with self._room_for_all.take(count, "ask group by group"):
+                return await self._told_all(topics_by_group, count, pace)
+
+    @contextmanager
+    def _telling_all(self) -> Iterator[None]:
+        if self._is_telling_all:
+            remark = "[REJECTREQUEST]somebody else is being told of all groups, try later"
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, remark)
+        self._is_telling_all = True
+        try:
+            yield
+        finally:
+            self._is_telling_all = False
+
+    async def _consumed(self, pace: Pace, *, is_order: bool) -> dict[str, list[Topic]]:
+        """The topics that each group consumes; with ``is_order`` the ordered ones."""
+        topics_by_group = {}
         for name in list(self._groups.by_name):
             await pace.step()
-            topics_of = topics_by_group.get(name, ())
-            stats = await self._progress.by_topic(name, topics_of, pace, is_order=is_order)
+            wanted = self._progress.topics_of(name)
+            topics_by_group[name] = self._progress.existing(wanted, is_order=is_order)
+        return topics_by_group
+
+    async def _told_all(
+        self, topics_by_group: dict[str, list[Topic]], count: int, pace: Pace
+    ) -> Answer:
+        told: list[dict[str, tuple[ConsumeStats, ...]]] = []
+        behind = 0
+        for name, found in topics_by_group.items():
+            await pace.step()
+            stats = [await self._progress.of(name, (topic,), pace) for topic in found]
+            behind += _behind(stats)
             told.append({name: tuple(stats)})
-        found = [one for by_group in told for some in by_group.values() for one in some]
-        answer = ConsumeStatsList(tuple(told), self._broker_address, _behind(found), 0)
-        return Answer(body=await _encoded(answer, sum(len(one.offset_table) for one in found)))
+        answer = ConsumeStatsList(tuple(told), self._broker_address, behind, 0)
+        return Answer(body=await _encoded(answer, count + len(told)))
 
     def topics(self, channel: Channel, command: Command) -> Answer:
         """Topics of which a group has offsets."""

@@ -8,10 +8,12 @@ addition: they drop what they hold, and do not handle another thousand messages 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from cometmq import logs
 from cometmq.broker.handlers.reading import QUICK_BODY_BYTES
+from cometmq.broker.progress import Pace
 from cometmq.broker.topics import shown
 from cometmq.codec import bodies, core
 from cometmq.codec.bodies.offsets import (
@@ -47,7 +49,7 @@ from cometmq.remoting.routes import Answer
 from cometmq.store import GetLimits, GetStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     import msgspec
 
@@ -78,6 +80,9 @@ PENDING_SECONDS_MAX: Final = 600
 
 QUEUES_AT_ONCE: Final = 32
 """Queues that are looked at before others may use the loop; each costs a few reads of the log."""
+
+STATUS_REQUESTS_MAX: Final = 16
+"""Requests under way for the offsets of members: each asks all members of a group."""
 
 _QUICK_QUEUES: Final = 256
 """As many are written as JSON without a thread."""
@@ -121,6 +126,10 @@ class OffsetServiceHandlers:
         self._delay_table = delay_table
         # Told of the queues in which a group was reset.
         self._on_reset = on_reset
+        # Requests for which members are being asked.
+        self._status_count = 0
+        # Whoever looks at the offsets of many groups does so alone, or all would be slow together.
+        self._looking = asyncio.Lock()
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
@@ -134,8 +143,9 @@ class OffsetServiceHandlers:
     # --- all there is
 
     async def all_offsets(self, channel: Channel, command: Command) -> Answer:
-        table = self._offsets.snapshot()
-        return Answer(body=await _written(table, len(self._offsets)))
+        async with self._looking:
+            table = self._offsets.snapshot()
+            return Answer(body=await _written(table, len(self._offsets)))
 
     def all_delay_offsets(self, channel: Channel, command: Command) -> Answer:
         return Answer(body=bodies.encode(self._delay_table()))
@@ -240,14 +250,29 @@ class OffsetServiceHandlers:
         if asked.client_addr and asked.client_addr.strip():
             members = [member for member in members if member.client_id == asked.client_addr]
         members = [member for member in members if member.language not in SILENT_LANGUAGES]
-        told = await asyncio.gather(*(_offsets_of(member, asked) for member in members))
-        table = {
-            member.client_id: offsets
-            for member, offsets in zip(members, told, strict=True)
-            if offsets is not None
-        }
-        count = sum(map(len, table.values()))
-        return Answer(body=await _written(ConsumerStatusBody(consumer_table=table), count))
+        with self._asking():
+            told = await asyncio.gather(*(_offsets_of(member, asked) for member in members))
+            table = {
+                member.client_id: offsets
+                for member, offsets in zip(members, told, strict=True)
+                if offsets is not None
+            }
+            count = sum(map(len, table.values()))
+            return Answer(body=await _written(ConsumerStatusBody(consumer_table=table), count))
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        if self._status_count >= STATUS_REQUESTS_MAX:
+            remark = (
+                f"[REJECTREQUEST]consumers are being asked for {STATUS_REQUESTS_MAX} others at the"
+                " moment, try later"
+            )
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, remark)
+        self._status_count += 1
+        try:
+            yield
+        finally:
+            self._status_count -= 1
 
     # --- looking and copying
 
@@ -264,23 +289,33 @@ class OffsetServiceHandlers:
         ]
         return Answer(body=await _written(ConsumeTimeSpans(tuple(spans)), len(spans)))
 
-    def correction(self, channel: Channel, command: Command) -> Answer:
+    async def correction(self, channel: Channel, command: Command) -> Answer:
         """How far the slowest group is in each queue; no bound where ``compare_group`` is slower.
 
         Groups to be left out are only left out: Apache also forgets their offsets.
         """
         asked = core.read(command, QueryCorrectionOffset)
         left_out = set((asked.filter_groups or "").split(","))
+        async with self._looking:
+            least = await self._least(asked.topic, left_out)
+            for queue_id, offset in self._offsets.of(asked.compare_group, asked.topic).items():
+                if least.get(queue_id, 0) > offset:
+                    least[queue_id] = _NEVER_AHEAD
+            return Answer(body=await _written(CorrectionOffsets(least), len(least)))
+
+    async def _least(self, topic: str, left_out: set[str]) -> dict[int, int]:
+        """The smallest offset in each queue that is still in the queue."""
         least: dict[int, int] = {}
-        for group in self._offsets.groups_of(asked.topic):
-            if group not in left_out:
-                for queue_id, offset in self._offsets.of(group, asked.topic).items():
-                    if offset >= self._store.min_offset(asked.topic, queue_id):
-                        least[queue_id] = min(offset, least.get(queue_id, offset))
-        for queue_id, offset in self._offsets.of(asked.compare_group, asked.topic).items():
-            if least.get(queue_id, 0) > offset:
-                least[queue_id] = _NEVER_AHEAD
-        return Answer(body=bodies.encode(CorrectionOffsets(least)))
+        pace = Pace()
+        for group in self._offsets.groups_of(topic):
+            await pace.step()
+            if group in left_out:
+                continue
+            for queue_id, offset in self._offsets.of(group, topic).items():
+                await pace.step()
+                if offset >= self._store.min_offset(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        return least
 
     def clone(self, channel: Channel, command: Command) -> Answer:
         """Copy one group's offsets to another, of one topic or of all; unless told otherwise, only
@@ -344,17 +379,29 @@ async def _tell(
     if not members:
         return
     header = ResetOffset(asked.topic, asked.group, asked.timestamp, is_force=False)
-    usual = await _written(ResetOffsetBody(dict(targets)), len(targets))
-    cpp = ResetOffsetBodyForCpp(
-        tuple(
-            QueueOffsetForCpp(queue.topic, queue.broker_name, queue.queue_id, offset)
-            for queue, offset in targets.items()
-        )
-    )
+    usual = cpp = b""
     for member in members:
-        is_cpp = member.language == LanguageCode.CPP
-        body = bodies.encode(cpp) if is_cpp else usual
+        if member.language == LanguageCode.CPP:
+            body = cpp = cpp or await _written_for_cpp(targets)
+        else:
+            body = usual = usual or await _written(ResetOffsetBody(dict(targets)), len(targets))
         member.channel.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+        if len(body) > QUICK_BODY_BYTES:
+            await asyncio.sleep(0)
+
+
+async def _written_for_cpp(targets: Mapping[MessageQueue, int]) -> bytes:
+    def write() -> bytes:
+        return bodies.encode(
+            ResetOffsetBodyForCpp(
+                tuple(
+                    QueueOffsetForCpp(queue.topic, queue.broker_name, queue.queue_id, offset)
+                    for queue, offset in targets.items()
+                )
+            )
+        )
+
+    return write() if len(targets) <= _QUICK_QUEUES else await asyncio.to_thread(write)
 
 
 async def _offsets_of(member: Member, asked: GetConsumerStatus) -> dict[MessageQueue, int] | None:

@@ -7,6 +7,7 @@ as a producer.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from cometmq import logs
@@ -18,11 +19,19 @@ from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.reply import PushReplyMessageToClient
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
 from cometmq.codec.properties import NAME_END, VALUE_END, Property
-from cometmq.errors import ConnectionLost, LocalProtocolError, RequestTimeout, TooManyRequests
+from cometmq.errors import (
+    BrokerError,
+    ConnectionLost,
+    LocalProtocolError,
+    RequestTimeout,
+    TooManyRequests,
+)
 from cometmq.remoting.routes import Answer
 from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cometmq.broker.clients import Clients
     from cometmq.broker.config import BrokerSettings
     from cometmq.broker.send_plans import SendPlan, SendPlans
@@ -35,6 +44,12 @@ if TYPE_CHECKING:
 
 PUSH_TIMEOUT_MS: Final = 10_000
 """How long a requester may take to acknowledge that it has got its reply."""
+
+PENDING_MAX: Final = 1024
+"""Replies that may wait for their requesters' acknowledgement, of all connections."""
+
+PENDING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What their bodies may have together."""
 
 _NOT_STORED: Final = "0"
 _REPLY_TO_CLIENT: Final = Property.REPLY_TO_CLIENT.encode()
@@ -61,6 +76,9 @@ class ReplyHandlers:
         # May be replaced while running.
         self.settings = settings
         self._clock = clock
+        # Replies that are not acknowledged yet, and the bytes of their bodies.
+        self._pending = 0
+        self._pending_bytes = 0
         self._store_host = join(*record.unpack_host(plans.store_host))
 
     def add_to(self, routes: Routes) -> None:
@@ -80,14 +98,38 @@ class ReplyHandlers:
 
         One without a body cannot be stored, but there are clients that send no other.
         """
-        properties, answer = (header.properties or "").encode(), None
-        if command.body:
-            plan = self._plans.prepare(channel, command, header)
-            properties, answer = plan.message.properties, self._stored(plan)
-        problem = await self._push(channel, command, header, properties)
+        with self._waiting(len(command.body)):
+            properties, answer = (header.properties or "").encode(), None
+            if command.body:
+                properties, answer = self._kept(channel, command, header)
+            problem = await self._push(channel, command, header, properties)
         if problem is not None:
             return Answer(ResponseCode.SYSTEM_ERROR, answer, remark=problem)
         return Answer(header=answer or self._plans.answer(_NOT_STORED, header.queue_id, 0, None))
+
+    @contextmanager
+    def _waiting(self, size: int) -> Iterator[None]:
+        """Raises BrokerError when too much waits already; nothing was done then."""
+        if self._pending >= PENDING_MAX or self._pending_bytes + size > PENDING_BYTES_MAX:
+            remark = (
+                f"[REJECTREQUEST]{self._pending} replies of {self._pending_bytes} bytes wait for"
+                " requesters that have not acknowledged them, try later"
+            )
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, remark)
+        self._pending += 1
+        self._pending_bytes += size
+        try:
+            yield
+        finally:
+            self._pending -= 1
+            self._pending_bytes -= size
+
+    def _kept(
+        self, channel: Channel, command: Command, header: SendMessage
+    ) -> tuple[bytes, SendMessageResponse | None]:
+        """The reply's properties, and where it lies in the log if it does."""
+        plan = self._plans.prepare(channel, command, header)
+        return plan.message.properties, self._stored(plan)
 
     def _stored(self, plan: SendPlan) -> SendMessageResponse | None:
         """Where the reply lies in the log; None when it does not, which the requester can bear."""
@@ -117,7 +159,7 @@ class ReplyHandlers:
             told = await requester.request(
                 RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
                 self._pushed(channel, header, properties),
-                command.body,
+                _taken_body(command),
                 timeout_ms=PUSH_TIMEOUT_MS,
             )
         except _CANNOT_TELL as error:
@@ -148,3 +190,9 @@ class ReplyHandlers:
             header.reconsume_times,
             header.unit_mode,
         )
+
+
+def _taken_body(command: Command) -> bytes:
+    """The body, which may be large, so that the request does not keep it while it is waited for."""
+    body, command.body = command.body, b""
+    return body

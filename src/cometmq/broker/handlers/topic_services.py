@@ -10,7 +10,15 @@ from cometmq import logs
 from cometmq.broker.clients import Clients
 from cometmq.broker.handlers.paging import QUICK_ENTRIES, page
 from cometmq.broker.offsets import ConsumerOffsets
-from cometmq.broker.progress import NO_TIME, Pace, Tps, no_tps, stored_at
+from cometmq.broker.progress import (
+    ENTRIES_MAX,
+    NO_TIME,
+    EntryRoom,
+    Pace,
+    Tps,
+    no_tps,
+    stored_at,
+)
 from cometmq.broker.removal import TopicRemoval
 from cometmq.broker.topics import Topic, TopicTable, shown
 from cometmq.codec import bodies, core
@@ -60,6 +68,7 @@ class TopicServiceHandlers:
         broker_name: str,
         settle: Callable[[], Awaitable[object]] | None = None,
         tps: Tps = no_tps,
+        entries_max: int = ENTRIES_MAX,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -69,6 +78,9 @@ class TopicServiceHandlers:
         self._broker_name = broker_name
         self._settle = settle
         self._tps = tps
+        self._room = EntryRoom(entries_max)
+        # Who consumes a topic is told to one after the other: it may be very many groups.
+        self._naming_consumers = asyncio.Lock()
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete)
@@ -128,24 +140,27 @@ class TopicServiceHandlers:
         topic = self._topics.get(name)
         if topic is None:
             raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{shown(name)}] not exist")
-        table, pace = {}, Pace()
-        for queue_id in range(topic.queue_count):
-            await pace.step()
-            queue = MessageQueue(name, self._broker_name, queue_id)
-            table[queue] = self._bounds(topic, queue_id)
-        stats = TopicStatsTable(table, self._tps(TOPIC_PUT_NUMS, name))
-        return Answer(body=bodies.encode(stats))
+        count = topic.queue_count
+        with self._room.take(count, "give the topic fewer queues"):
+            table, pace = {}, Pace()
+            for queue_id in range(count):
+                await pace.step()
+                queue = MessageQueue(name, self._broker_name, queue_id)
+                table[queue] = self._bounds(topic, queue_id)
+            stats = TopicStatsTable(table, self._tps(TOPIC_PUT_NUMS, name))
+            return Answer(body=await _encoded(stats, count))
 
-    def consumers(self, channel: Channel, command: Command) -> Answer:
+    async def consumers(self, channel: Channel, command: Command) -> Answer:
         """Groups that are online for a topic, and those that have offsets of it."""
         name = core.read(command, QueryTopicConsumeByWho).topic
-        online = (
-            group.name
-            for group in self._clients.consumer_groups.values()
-            if name in group.subscriptions
-        )
-        groups = dict.fromkeys([*online, *self._offsets.groups_of(name)])
-        return Answer(body=bodies.encode(GroupList(tuple(groups))))
+        async with self._naming_consumers:
+            online = (
+                group.name
+                for group in self._clients.consumer_groups.values()
+                if name in group.subscriptions
+            )
+            groups = dict.fromkeys([*online, *self._offsets.groups_of(name)])
+            return Answer(body=await _encoded(GroupList(tuple(groups)), len(groups)))
 
     def system_topics(self, channel: Channel, command: Command) -> Answer:
         names = tuple(sorted(self._topics.system_names()))
@@ -159,6 +174,12 @@ class TopicServiceHandlers:
         is_empty = end <= begin
         last = NO_TIME if is_empty else stored_at(self._store, topic.name, queue_id, end - 1)
         return TopicOffset(begin, end, last)
+
+
+async def _encoded(told: TopicStatsTable | GroupList, entry_count: int) -> bytes:
+    if entry_count <= QUICK_ENTRIES:
+        return bodies.encode(told)
+    return await asyncio.to_thread(bodies.encode, told)
 
 
 def _written(table: TopicConfigTable, said: GetAllTopicConfig) -> bytes:
