@@ -11,8 +11,9 @@ from cometmq.admin.servers import (
     Servers,
     all_of,
     reason_of,
+    release_of,
 )
-from cometmq.codec import java_properties
+from cometmq.codec import bodies, java_properties
 from cometmq.codec.bodies.nameserver import KVTable
 from cometmq.codec.bodies.offsets import ConsumeStatsList
 from cometmq.codec.bodies.stats import (
@@ -24,9 +25,10 @@ from cometmq.codec.bodies.stats import (
 from cometmq.codec.codes import RequestCode
 from cometmq.codec.headers.groups import GetBrokerConsumeStats
 from cometmq.codec.headers.runtime import ViewBrokerStatsData
-from cometmq.errors import NotFound, Refused
+from cometmq.errors import NotFound, Refused, Unsupported
 
 STATS_TIMEOUT_MS = 15_000
+_TIMERS_KEY = "timerCongestNum"
 
 
 class BrokerState(msgspec.Struct, frozen=True):
@@ -125,6 +127,17 @@ class Replication(msgspec.Struct, frozen=True):
     slaves: tuple[Slave, ...]
 
 
+class ConfigChange(msgspec.Struct, frozen=True):
+    """A broker that took changes of its settings; ``remark`` is what it said about them.
+
+    Ours says there what waits for a restart or will be forgotten with one; Apache's say nothing.
+    """
+
+    broker_name: str
+    address: str
+    remark: str = ""
+
+
 class Brokers:
     """``admin.brokers``; a broker is given by its name (meaning its master) or its address."""
 
@@ -138,7 +151,7 @@ class Brokers:
         return (await self._servers.fleet()).within(cluster)
 
     async def states(self, *, cluster: str | None = None) -> tuple[BrokerState, ...]:
-        """The same with what each says about itself; one that does not answer has a problem."""
+        """The same with what each says about itself; one that does not tell has a problem."""
         brokers = (await self._servers.fleet()).within(cluster)
         return tuple(await all_of(self._state(broker) for broker in brokers))
 
@@ -200,11 +213,19 @@ class Brokers:
         )
 
     async def pending_timers(self, broker: str) -> dict[str, int]:
-        """How many messages wait for their time, by topic. Raises Unsupported before 5.0."""
+        """How many messages wait for their time, by topic.
+
+        Raises Unsupported before 5.0, and with ours, which counts them all together.
+        """
         place = await self._servers.broker(broker)
-        metrics = await self._servers.ask_for(
-            TimerMetrics, place.address, RequestCode.GET_TIMER_METRICS
-        )
+        answer = await self._servers.ask(place.address, RequestCode.GET_TIMER_METRICS)
+        release = release_of(answer)
+        if release.is_ours:
+            count = (await self._runtime(place)).get(_TIMERS_KEY, "?")
+            advice = f"{count} wait in all ({_TIMERS_KEY} of its runtime info)"
+            feature = "counts of pending timers by topic"
+            raise Unsupported(feature, place.address, release.name, advice)
+        metrics = bodies.decode(TimerMetrics, answer.body or b"{}")
         return {topic: one.count for topic, one in sorted(metrics.timing_count.items())}
 
     # --- settings
@@ -221,10 +242,11 @@ class Brokers:
         *,
         broker: str | None = None,
         cluster: str | None = None,
-    ) -> tuple[str, ...]:
-        """Change settings of one broker or of all masters of a cluster; returns their addresses.
+    ) -> tuple[ConfigChange, ...]:
+        """Change settings of one broker or of all masters of a cluster; returns who took them.
 
-        Apache's brokers accept keys that they do not have, and do nothing.
+        Apache's brokers accept keys that they do not have, and do nothing. Raises Refused,
+        PartlyDone.
         """
         body = java_properties.dumps(changes)
         targets = await self._servers.targets(cluster=cluster, broker=broker)
@@ -234,7 +256,10 @@ class Brokers:
             targets,
             lambda place: self._servers.ask(place.address, code, body=body),
         )
-        return tuple(place.address for place, _ in done)
+        return tuple(
+            ConfigChange(place.broker_name, place.address, (answer.remark or "").strip())
+            for place, answer in done
+        )
 
     # --- tidying up
 
@@ -274,7 +299,7 @@ class Brokers:
     async def _state(self, broker: BrokerAddress) -> BrokerState:
         try:
             return _state(broker, await self._runtime(broker))
-        except OUTAGES as error:
+        except (*OUTAGES, Refused) as error:  # 4.9 refuses in its first second
             return _state(broker, {}, reason_of(error))
 
     async def _name_server(self, address: str) -> NameServerState:

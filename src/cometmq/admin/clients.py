@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cometmq.admin.servers import BrokerAddress, Outage, Servers, brokers_of
+from cometmq.admin.servers import BrokerAddress, Outage, Servers, brokers_of, require_none
 from cometmq.codec import bodies
 from cometmq.codec.bodies.clients import (
     ConsumeDirectlyResult,
@@ -140,7 +140,10 @@ class Clients:
 
     async def consumers(self, group: str) -> Membership:
         """The members of a consumer group; nobody may be connected."""
-        fleet = await self._servers.fleet()
+        return await self.consumers_on((await self._servers.fleet()).readers(), group)
+
+    async def consumers_on(self, brokers: Iterable[BrokerAddress], group: str) -> Membership:
+        """As ``consumers``, those that are connected with some brokers."""
         header = GetConsumerConnectionList(group)
 
         async def ask(broker: BrokerAddress) -> ConsumerConnection:
@@ -150,13 +153,13 @@ class Clients:
                 return ConsumerConnection()
             return bodies.decode(ConsumerConnection, answer.body or b"{}")
 
-        survey = await self._servers.survey(fleet.readers(), ask)
+        survey = await self._servers.survey(brokers, ask)
         return _membership(group, survey.answers, survey.outages)
 
     async def producers(self, group: str, topic: str) -> tuple[Client, ...]:
         """The members of a producer group on the brokers that have ``topic``.
 
-        Raises NotFound when none is connected.
+        Raises NotFound when none is connected, Unreachable when a broker does not answer.
         """
         header = GetProducerConnectionList(group)
 
@@ -170,7 +173,7 @@ class Clients:
 
         survey = await self._servers.survey(brokers_of(await self._servers.route(topic)), ask)
         seen = _Seen()
-        for broker, found in survey.answers:
+        for broker, found in survey.whole():
             for one in found.connection_set:
                 seen.add(broker, one.client_id, one.client_addr, one.language, one.version)
         if not seen.clients:
@@ -178,14 +181,17 @@ class Clients:
         return seen.clients
 
     async def all_producers(self) -> dict[str, tuple[Client, ...]]:
-        """All connected producers by group. Raises Unsupported before 4.9.3."""
+        """All connected producers by group.
+
+        Raises Unsupported before 4.9.3, Unreachable when a broker does not answer.
+        """
         fleet = await self._servers.fleet()
         code = RequestCode.GET_ALL_PRODUCER_INFO
         survey = await self._servers.survey(
             fleet.readers(), lambda b: self._servers.ask_for(ProducerTable, b.address, code)
         )
         groups: dict[str, _Seen] = {}
-        for broker, table in survey.answers:
+        for broker, table in survey.whole():
             for group, infos in table.data.items():
                 seen = groups.setdefault(group, _Seen())
                 for one in infos:
@@ -216,8 +222,13 @@ class Clients:
     async def offsets(
         self, group: str, topic: str, client_id: str | None = None
     ) -> tuple[ClientOffset, ...]:
-        """How far the connected consumers of a group are, as each of them sees it."""
-        if not (await self.consumers(group)).members:
+        """How far the connected consumers of a group are, as each of them sees it.
+
+        Raises Unreachable when a broker does not answer.
+        """
+        membership = await self.consumers(group)
+        if not membership.members:
+            require_none(membership.outages)
             return ()  # a broker of Apache's fails when it is asked about nobody
         header = GetConsumerStatus(topic, group, client_id or "")
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
@@ -229,7 +240,7 @@ class Clients:
         )
         found = {
             ClientOffset(client, queue.topic, queue.broker_name, queue.queue_id, offset)
-            for _, body in survey.answers
+            for _, body in survey.whole()
             for client, offsets in body.consumer_table.items()
             for queue, offset in offsets.items()
         }
@@ -273,13 +284,14 @@ class Clients:
     async def inconsistencies(self, group: str) -> tuple[str, ...]:
         """Where the members of a group contradict each other: each is asked what it subscribes.
 
-        A member that does not answer is named as well, since nothing can be said of it.
+        A member or a broker that does not answer is named as well: nothing can be said of it.
         """
         membership = await self.consumers(group)
         members = [member.client_id for member in membership.members]
         infos = await asyncio.gather(*(self._find_info(group, member) for member in members))
         said = {m: info.subscriptions for m, info in zip(members, infos, strict=True) if info}
         silent = [f"{m} does not say what it subscribes" for m in members if m not in said]
+        silent += [f"{o.broker_name} cannot be asked: {o.reason}" for o in membership.outages]
         return (*membership.problems, *_contradictions(said), *silent)
 
     async def _find_info(self, group: str, client_id: str) -> RunningInfo | None:
@@ -293,6 +305,7 @@ class Clients:
         for member in membership.members:
             if member.client_id == client_id:
                 return (await self._servers.broker(member.brokers[0])).address
+        require_none(membership.outages)
         known = ", ".join(member.client_id for member in membership.members) or "nobody"
         raise NotFound(f"member of group '{group}'", client_id, f"connected are: {known}")
 

@@ -1,14 +1,24 @@
 """Consumer groups: their settings, how far they are behind, and making, changing, deleting them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from cometmq.admin.clients import Clients, Membership
 from cometmq.admin.kinds import is_system_group
-from cometmq.admin.servers import BrokerAddress, Outage, Servers, Survey, brokers_of
+from cometmq.admin.servers import (
+    UNCHANGED,
+    BrokerAddress,
+    Outage,
+    Servers,
+    Survey,
+    brokers_of,
+    merged,
+    require_masters,
+    require_none,
+)
 from cometmq.admin.topics import Topics
 from cometmq.codec import bodies
 from cometmq.codec.bodies.groups import SubscriptionGroupTable
@@ -149,11 +159,16 @@ class Groups:
         return GroupList(tuple(groups), survey.outages)
 
     async def describe(self, group: str) -> Group:
-        """Settings, members and lag of a group. Raises NotFound."""
+        """Settings, members and lag of a group.
+
+        Raises NotFound, or Unreachable when a broker that might know it does not answer.
+        """
         configs, membership, lag = await asyncio.gather(
             self._configs(group), self._clients.consumers(group), self.lag(group)
         )
+        outages = merged(configs.outages, membership.outages, lag.outages)
         if not configs.answers and not membership.members and not lag.queues:
+            require_none(outages)
             raise NotFound("group", group)
         return Group(
             group,
@@ -161,12 +176,17 @@ class Groups:
             tuple(_on_broker(broker, config) for broker, config in configs.answers),
             membership,
             lag,
-            configs.outages,
+            outages,
         )
 
     async def lag(self, group: str, topic: str | None = None) -> GroupLag:
         """How far a group is, on all its topics or on one; no queues when it has no offsets."""
-        fleet = await self._servers.fleet()
+        return await self.lag_on((await self._servers.fleet()).readers(), group, topic)
+
+    async def lag_on(
+        self, brokers: Iterable[BrokerAddress], group: str, topic: str | None = None
+    ) -> GroupLag:
+        """As ``lag``, of some brokers only."""
         header = GetConsumeStats(group, topic)
         code = RequestCode.GET_CONSUME_STATS
 
@@ -178,7 +198,7 @@ class Groups:
             except NotFound:
                 return ConsumeStats()
 
-        return _lag(group, await self._servers.survey(fleet.readers(), ask))
+        return _lag(group, await self._servers.survey(brokers, ask))
 
     async def members(self, group: str) -> Membership:
         """Who consumes with a group now; nobody may be connected."""
@@ -189,7 +209,10 @@ class Groups:
         return await self._clients.inconsistencies(group)
 
     async def delay(self, group: str, topic: str) -> tuple[QueueDelay, ...]:
-        """How far behind a group is, in time. Raises NotFound for a topic that is not there."""
+        """How far behind a group is, in time.
+
+        Raises NotFound for a topic that is not there, Unreachable when one of its brokers is not.
+        """
         header = QueryConsumeTimeSpan(topic, group)
         code = RequestCode.QUERY_CONSUME_TIME_SPAN
         survey = await self._servers.survey(
@@ -198,7 +221,7 @@ class Groups:
                 ConsumeTimeSpans, broker.address, code, header, timeout_ms=STATS_TIMEOUT_MS
             ),
         )
-        spans = [span for _, found in survey.answers for span in found.consume_time_span_set]
+        spans = [span for _, found in survey.whole() for span in found.consume_time_span_set]
         return tuple(
             QueueDelay(
                 span.message_queue.topic,
@@ -213,11 +236,14 @@ class Groups:
         )
 
     async def configs(self, group: str) -> tuple[GroupOnBroker, ...]:
-        """The settings of a group on each broker that has some. Raises NotFound."""
-        survey = await self._configs(group)
-        if not survey.answers:
+        """The settings of a group on each broker that has some.
+
+        Raises NotFound, and Unreachable when a broker does not answer.
+        """
+        answers = (await self._configs(group)).whole()
+        if not answers:
             raise NotFound("group", group)
-        return tuple(_on_broker(broker, config) for broker, config in survey.answers)
+        return tuple(_on_broker(broker, config) for broker, config in answers)
 
     # --- changing
 
@@ -233,11 +259,14 @@ class Groups:
         """Make a group on all masters of a cluster, or on one broker.
 
         With ``is_new=False`` a group that is there gets these settings, and keeps what is not
-        named. Raises AlreadyExists, Refused, PartlyDone.
+        named. Raises AlreadyExists, Refused, PartlyDone, and Unreachable, before anything is
+        changed, when a broker does not answer.
         """
         targets = await self._servers.targets(cluster=cluster, broker=broker)
-        if is_new and (await self._survey(group, targets)).answers:
+        survey = await self._survey(group, targets)
+        if is_new and survey.answers:
             raise AlreadyExists("group", group, "change its settings instead")
+        require_none(survey.outages, UNCHANGED)
         return await self._put(group, targets, settings)
 
     async def update(
@@ -250,13 +279,14 @@ class Groups:
     ) -> tuple[GroupOnBroker, ...]:
         """Change what is named and nothing else, where the group has settings.
 
-        Raises NotFound, Refused, PartlyDone.
+        Raises NotFound, Refused, PartlyDone, and Unreachable, before anything is changed, when a
+        broker that might have the group does not answer.
         """
-        targets = await self._servers.targets(cluster=cluster, broker=broker)
-        survey = await self._survey(group, targets)
-        if not survey.answers:
+        targets = await self._targets(cluster, broker)
+        answers = (await self._survey(group, targets)).whole(UNCHANGED)
+        if not answers:
             raise NotFound("group", group, "make it first")
-        return await self._put(group, [broker for broker, _ in survey.answers], settings)
+        return await self._put(group, [broker for broker, _ in answers], settings)
 
     async def delete(
         self,
@@ -268,12 +298,37 @@ class Groups:
     ) -> tuple[str, ...]:
         """Delete a group with its offsets and its topics for retries and dead letters.
 
-        Returns the brokers that had it. Raises NotFound, PartlyDone.
+        Returns the brokers that had something of it, so what was partly done can be done again.
+        Raises NotFound, PartlyDone, and Unreachable, before anything is changed, when a broker
+        that might have the group does not answer.
         """
-        masters = await self._servers.targets(cluster=cluster, broker=None)
-        holders = [broker for broker, _ in (await self._survey(group, masters)).answers]
-        if not holders:
+        masters = await self._targets(cluster, None)
+        survey = await self._survey(group, masters)
+        holders = [broker for broker, _ in survey.whole(UNCHANGED)]
+        topics = () if keep_topics else (RETRY_PREFIX + group, DLQ_PREFIX + group)
+        names = {broker.broker_name for broker in holders}
+        for topic in topics:
+            names |= await self._servers.holders(topic)
+        had = [master.broker_name for master in masters if master.broker_name in names]
+        if not had:
             raise NotFound("group", group)
+        await self._delete(group, holders, keep_offsets=keep_offsets)
+        for topic in topics:
+            await self._topics.remove(topic, masters, cluster=cluster)
+        return tuple(had)
+
+    # --- the inside
+
+    async def _targets(self, cluster: str | None, broker: str | None) -> Sequence[BrokerAddress]:
+        """Whom to change a group on. Raises Unreachable when a broker is there as slave only."""
+        targets = await self._servers.targets(cluster=cluster, broker=broker)
+        if broker is None:
+            require_masters((await self._servers.fleet()).readers(cluster))
+        return targets
+
+    async def _delete(
+        self, group: str, holders: Sequence[BrokerAddress], *, keep_offsets: bool
+    ) -> None:
         # Releases disagree on the name of the field and ignore the one they do not know.
         header = DeleteSubscriptionGroup(group, not keep_offsets, not keep_offsets)
         code = RequestCode.DELETE_SUBSCRIPTIONGROUP
@@ -282,12 +337,6 @@ class Groups:
             holders,
             lambda broker: self._servers.ask(broker.address, code, header),
         )
-        if not keep_topics:
-            for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-                await self._topics.remove(prefix + group, masters, cluster=cluster)
-        return tuple(broker.broker_name for broker in holders)
-
-    # --- the inside
 
     async def _table(self, broker: BrokerAddress) -> Mapping[str, SubscriptionGroupConfig]:
         table = await self._servers.ask_for(

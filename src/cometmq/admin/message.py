@@ -10,6 +10,7 @@ from cometmq.codec.message_id import encode_offset_id
 from cometmq.codec.properties import Property
 from cometmq.codec.record import Record, parse_all, unpack_host
 from cometmq.codec.sysflag import compression_type
+from cometmq.errors import MissingDependency, RemoteProtocolError
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 """What a compressed body may grow to."""
@@ -18,7 +19,8 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 class Message(msgspec.Struct, frozen=True):
     """One stored message; ``body`` is decompressed.
 
-    ``message_id`` is what clients show: the unique key, or the offset id when there is none.
+    ``message_id`` is what clients show: the unique key, or the offset id when there is none. When
+    ``body_problem`` says that a body cannot be decompressed, ``body`` is what is stored.
     """
 
     topic: str
@@ -43,10 +45,11 @@ class Message(msgspec.Struct, frozen=True):
     stored_bytes: int
     """Of the whole record."""
     prepared_transaction_offset: int
+    body_problem: str | None = None
 
 
 def messages_in(data: bytes, broker_name: str) -> Iterator[Message]:
-    """The messages in the body of an answer."""
+    """The messages in the body of an answer; a body that cannot be read fails no other one."""
     for record in parse_all(data):
         yield _message(record, broker_name)
 
@@ -55,8 +58,7 @@ def _message(record: Record, broker_name: str) -> Message:
     properties = property_string.decode(record.properties)
     offset_id = encode_offset_id(record.store_host, record.physical_offset)
     unique_key = properties.get(Property.UNIQ_KEY)
-    kind = compression_type(record.sys_flag)
-    body = record.body if kind is None else decompress(record.body, kind, BODY_BYTES_MAX)
+    body, problem = _body(record)
     return Message(
         record.topic,
         broker_name,
@@ -79,7 +81,18 @@ def _message(record: Record, broker_name: str) -> Message:
         record.sys_flag,
         record.size,
         record.prepared_transaction_offset,
+        problem,
     )
+
+
+def _body(record: Record) -> tuple[bytes, str | None]:
+    """The body as it was sent, or as it is stored and why."""
+    try:
+        kind = compression_type(record.sys_flag)
+        plain = record.body if kind is None else decompress(record.body, kind, BODY_BYTES_MAX)
+    except (RemoteProtocolError, MissingDependency) as error:
+        return record.body, str(error)
+    return plain, None
 
 
 def _host(packed: bytes) -> str:

@@ -4,17 +4,24 @@ Reading is done in the name of the group of the tools, stores no offsets and wai
 """
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
 from cometmq.admin.browsing import browse
 from cometmq.admin.clients import Clients, DirectResult, Membership
-from cometmq.admin.groups import Groups
+from cometmq.admin.groups import GroupLag, Groups
 from cometmq.admin.kinds import TOOLS_GROUP, TRACE_TOPIC
 from cometmq.admin.message import Message, messages_in
 from cometmq.admin.positions import Earliest, Position
-from cometmq.admin.servers import BrokerAddress, Servers, brokers_of
+from cometmq.admin.servers import (
+    OUTAGES,
+    BrokerAddress,
+    Servers,
+    Survey,
+    brokers_of,
+    require_none,
+)
 from cometmq.admin.topics import Topics
 from cometmq.admin.trace import TraceRecord, parse
 from cometmq.codec import core
@@ -72,10 +79,12 @@ class ConsumptionState(enum.StrEnum):
     """Passed over, because the group does not want its tag."""
     BROADCAST = "broadcast"
     """Each member keeps its own offsets."""
+    UNKNOWN = "unknown"
+    """The broker that has the message, and so the group's offset, does not answer."""
 
 
 class Consumption(msgspec.Struct, frozen=True):
-    """What became of a message in one group."""
+    """What became of a message in one group; ``is_online`` as the brokers that answer see it."""
 
     group: str
     state: ConsumptionState
@@ -96,7 +105,7 @@ class Messages:
     async def get(self, message_id: str, topic: str | None = None) -> Message:
         """The message with this id, be it an offset id or, given its topic, a unique key.
 
-        Raises NotFound.
+        Raises NotFound, or Unreachable when it might be on a broker that does not answer.
         """
         fleet = await self._servers.fleet()
         address = _address_in(message_id)
@@ -106,8 +115,10 @@ class Messages:
             if address is not None:
                 return await self.by_offset_id(message_id)
             raise NotFound("message", message_id, "to look for a unique key, name its topic")
-        found = await self.by_unique_key(topic, message_id)
+        survey = await self._query(topic, _unique(topic, message_id))
+        found = [message for message in _sorted(survey) if message.unique_key == message_id]
         if not found:
+            require_none(survey.outages)
             raise NotFound("message", message_id, f"it is not in '{topic}', or too old")
         return found[-1]
 
@@ -134,11 +145,12 @@ class Messages:
     async def by_unique_key(self, topic: str, key: str) -> tuple[Message, ...]:
         """Messages with this unique key, in the order they were stored.
 
-        Several, when a producer had to send it again; none when there are none.
+        Several, when a producer had to send it again; none when there are none. Raises
+        Unreachable when one of the topic's brokers does not answer.
         """
-        header = QueryMessage(topic, key, FOUND_MAX, 0, I64_MAX, True, "U")
-        found = await self._query(topic, header)
-        return tuple(message for message in found if message.unique_key == key)
+        survey = await self._query(topic, _unique(topic, key))
+        require_none(survey.outages)
+        return tuple(message for message in _sorted(survey) if message.unique_key == key)
 
     async def by_key(
         self,
@@ -149,10 +161,14 @@ class Messages:
         end_ms: int = I64_MAX,
         count: int = FOUND_MAX,
     ) -> tuple[Message, ...]:
-        """The latest messages that carry this key, in the order they were stored."""
+        """The latest messages that carry this key, in the order they were stored.
+
+        Raises Unreachable when one of the topic's brokers does not answer.
+        """
         header = QueryMessage(topic, key, count, begin_ms, end_ms, False, "K")
-        found = await self._query(topic, header)
-        return tuple(message for message in found if key in message.keys)[-count:]
+        survey = await self._query(topic, header)
+        require_none(survey.outages)
+        return tuple(message for message in _sorted(survey) if key in message.keys)[-count:]
 
     async def trace(self, message_id: str, *, topic: str = TRACE_TOPIC) -> tuple[TraceRecord, ...]:
         """What clients reported of a message, in the order it happened.
@@ -193,9 +209,11 @@ class Messages:
         """The messages of a topic as it is now, in the order they were stored.
 
         From ``begin`` (the first one) to before ``end`` (the last one there is now), of all its
-        queues or some. Ends when it is through, or after ``limit`` messages.
+        queues or some. Ends when it is through, or after ``limit`` messages. Raises NotFound, and
+        Unreachable when a broker that has some of the queues does not answer.
         """
         stats = await self._topics.stats(topic)
+        require_none(out for out in stats.outages if broker in (None, out.broker_name, out.address))
         places = {p.broker_name: p for p in brokers_of(await self._servers.route(topic))}
         chosen = [
             (places[queue.broker_name], queue)
@@ -243,13 +261,16 @@ class Messages:
     # --- who has consumed it
 
     async def consumption(self, message: Message) -> tuple[Consumption, ...]:
-        """What became of a message in each group that consumes its topic."""
-        return tuple(
-            [
-                await self._consumption(group, message)
-                for group in await self._topics.groups(message.topic)
-            ]
-        )
+        """What became of a message in each group that consumes its topic.
+
+        Groups are those that the topic's brokers know, as far as they answer; who does not is not
+        asked again.
+        """
+        brokers = brokers_of(await self._servers.route(message.topic))
+        survey = await self._topics.groups_on(brokers, message.topic)
+        there = [broker for broker, _ in survey.answers]
+        groups = sorted({group for _, groups in survey.answers for group in groups})
+        return tuple([await self._consumption(group, message, there) for group in groups])
 
     async def consume_directly(self, message: Message, group: str, client_id: str) -> DirectResult:
         """Let one consumer handle this message now, whatever its offsets say."""
@@ -276,7 +297,7 @@ class Messages:
             raise NotFound("message", where, advice) from error
         return next(messages_in(answer.body, place.broker_name))
 
-    async def _query(self, topic: str, header: QueryMessage) -> tuple[Message, ...]:
+    async def _query(self, topic: str, header: QueryMessage) -> Survey[tuple[Message, ...]]:
         async def ask(broker: BrokerAddress) -> tuple[Message, ...]:
             code = RequestCode.QUERY_MESSAGE
             answer = await self._servers.ask(broker.address, code, header, accept=_FOUND_OR_NOT)
@@ -285,9 +306,7 @@ class Messages:
             return tuple(messages_in(answer.body, broker.broker_name))
 
         route = await self._servers.route(topic)
-        survey = await self._servers.survey(brokers_of(route), ask)
-        found = [message for _, messages in survey.answers for message in messages]
-        return tuple(sorted(found, key=lambda message: message.stored_ms))
+        return await self._servers.survey(brokers_of(route), ask)
 
     async def _page(
         self, place: BrokerAddress, topic: str, queue_id: int, offset: int, count: int
@@ -313,19 +332,50 @@ class Messages:
         found = tuple(messages_in(answer.body, place.broker_name)) if is_found else ()
         return Page(found, told.next_begin_offset, told.min_offset, told.max_offset)
 
-    async def _consumption(self, group: str, message: Message) -> Consumption:
-        membership = await self._groups.members(group)
+    async def _consumption(
+        self, group: str, message: Message, brokers: Sequence[BrokerAddress]
+    ) -> Consumption:
+        membership = await self._clients.consumers_on(brokers, group)
         is_online = bool(membership.members)
         if membership.message_model == "BROADCASTING":
             return Consumption(group, ConsumptionState.BROADCAST, is_online)
-        lag = await self._groups.lag(group, message.topic)
-        place = (message.broker_name, message.queue_id)
-        offsets = [q.offset for q in lag.queues if (q.broker_name, q.queue_id) == place]
+        lag = await self._lag_at_home(group, message, brokers)
+        if lag is None:
+            return Consumption(group, ConsumptionState.UNKNOWN, is_online)
+        offsets = [q.offset for q in lag.queues if q.queue_id == message.queue_id]
         if not offsets or offsets[0] <= message.queue_offset:
             return Consumption(group, ConsumptionState.PENDING, is_online)
         if is_online and not _is_wanted(message, membership):
             return Consumption(group, ConsumptionState.FILTERED, is_online)
         return Consumption(group, ConsumptionState.CONSUMED, is_online)
+
+    async def _lag_at_home(
+        self, group: str, message: Message, brokers: Sequence[BrokerAddress]
+    ) -> GroupLag | None:
+        """How far a group is on the broker that has the message; None when it does not answer."""
+        home = [broker for broker in brokers if _is_home(broker, message)]
+        if not home:
+            return None
+        try:
+            return await self._groups.lag_on(home, group, message.topic)
+        except OUTAGES:
+            return None
+
+
+def _unique(topic: str, key: str) -> QueryMessage:
+    return QueryMessage(topic, key, FOUND_MAX, 0, I64_MAX, True, "U")
+
+
+def _sorted(survey: Survey[tuple[Message, ...]]) -> Sequence[Message]:
+    found = [message for _, messages in survey.answers for message in messages]
+    return sorted(found, key=lambda message: message.stored_ms)
+
+
+def _is_home(broker: BrokerAddress, message: Message) -> bool:
+    """Whether the message lies there; one that was found by an address has no broker's name."""
+    if message.broker_name:
+        return broker.broker_name == message.broker_name
+    return broker.address == message.store_host
 
 
 def _is_wanted(message: Message, membership: Membership) -> bool:

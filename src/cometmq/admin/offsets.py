@@ -27,7 +27,15 @@ from cometmq.admin.positions import (
     offset_at,
     search,
 )
-from cometmq.admin.servers import BrokerAddress, Servers, all_of, brokers_of, refusal
+from cometmq.admin.servers import (
+    UNCHANGED,
+    BrokerAddress,
+    Servers,
+    all_of,
+    brokers_of,
+    refusal,
+    require_none,
+)
 from cometmq.admin.topics import QueueStats, Topics
 from cometmq.codec import core, java_properties
 from cometmq.codec.codes import RequestCode, ResponseCode, version_ordinal
@@ -109,8 +117,13 @@ class Offsets:
         broker: str | None = None,
         queue_id: int | None = None,
     ) -> Reset:
-        """What ``reset`` with the same arguments would do; nothing is changed."""
+        """What ``reset`` with the same arguments would do; nothing is changed.
+
+        Raises NotFound, and Unreachable when a broker that has some of the queues does not answer.
+        """
         stats = await self._topics.stats(topic)
+        missing = (out for out in stats.outages if broker in (None, out.broker_name, out.address))
+        require_none(missing, UNCHANGED)
         chosen = [
             queue
             for queue in stats.queues
@@ -135,8 +148,10 @@ class Offsets:
     ) -> Reset:
         """Move a group, whether its members are connected or not.
 
-        Members that are connected follow within seconds. Raises NotFound, Refused, PartlyDone, and
-        Unsupported when members are connected to a broker that can only move them by time.
+        Members that are connected follow within seconds. Raises NotFound, Refused, Unreachable
+        (before anything is changed) when a broker does not answer, PartlyDone when one stops to
+        meanwhile, and Unsupported when members are connected to a broker that can only move them
+        by time.
         """
         plan = await self.plan(group, topic, to, broker=broker, queue_id=queue_id)
         is_whole = broker is None and queue_id is None
@@ -148,9 +163,16 @@ class Offsets:
     ) -> Reset:
         """Move ``target`` to where ``source`` is, on one topic or on all that it consumes.
 
-        Raises NotFound when ``source`` has no offsets, and what ``reset`` raises.
+        Raises NotFound when ``source`` has no offsets, and what ``reset`` raises. Without a topic
+        every broker has to answer, since each may have offsets.
         """
-        lag = await self._groups.lag(source, topic)
+        if topic is None:
+            places = (await self._servers.fleet()).readers()
+        else:
+            places = await self._places(topic)
+        await self._servers.require_there(places)  # asked for lags, who hangs is waited for longer
+        lag = await self._groups.lag_on(places, source, topic)
+        require_none(lag.outages, UNCHANGED)
         wanted = {
             (queue.topic, queue.broker_name, queue.queue_id): queue.offset
             for queue in lag.queues
@@ -219,6 +241,7 @@ class Offsets:
                     await self._move_on(place, plan.group, topic, moves, time_ms)
 
         unique = sorted({places[key] for key in by_place})
+        await self._servers.require_there(unique)
         await self._servers.change(f"moving group '{plan.group}'", unique, act)
 
     async def _move_on(
@@ -255,7 +278,9 @@ class Offsets:
         return java_properties.loads(answer.body).get(_EXACT_SETTING, "true") == "true"
 
     async def _require_nobody(self, place: BrokerAddress, group: str) -> None:
-        if (await self._groups.members(group)).members:
+        membership = await self._groups.members(group)
+        require_none(out for out in membership.outages if out.address == place.address)
+        if membership.members:
             release = await self._servers.release(place.address)
             raise Unsupported(
                 "moving connected members to exact offsets",

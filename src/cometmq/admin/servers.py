@@ -56,6 +56,9 @@ _FEATURES = {
 }
 """What people call a request that not all releases know, and which release brought it."""
 
+INCOMPLETE = "what it holds would be missing in the answer"
+UNCHANGED = "nothing was changed; do it again once it is there"
+
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -101,6 +104,11 @@ class Survey(msgspec.Struct, Generic[T], frozen=True):
 
     answers: tuple[tuple[BrokerAddress, T], ...]
     outages: tuple[Outage, ...]
+
+    def whole(self, advice: str = INCOMPLETE) -> tuple[tuple[BrokerAddress, T], ...]:
+        """The answers of all who were asked. Raises Unreachable when one did not answer."""
+        require_none(self.outages, advice)
+        return self.answers
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -283,6 +291,30 @@ class Servers:
         except NotFound:
             return None
 
+    async def holders(self, topic: str) -> frozenset[str]:
+        """Names of the brokers that have a topic, as any of the name servers has it.
+
+        One that missed a deletion still has what the others have forgotten. Name servers that are
+        not there are passed over. Raises Unreachable when none is.
+        """
+        header = GetRouteInfoByTopic(topic)
+        accept = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
+        names: set[str] = set()
+        problems = []
+        for address in self.name_servers:
+            code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+            try:
+                answer = await self.ask(address, code, header, accept=accept)
+            except OUTAGES as error:
+                problems.append(f"{address}: {reason_of(error)}")
+                continue
+            if answer.code == ResponseCode.SUCCESS:
+                route = bodies.decode(TopicRoute, answer.body)
+                names |= {data.broker_name for data in route.queue_datas}
+        if len(problems) == len(self.name_servers):
+            raise no_name_server(self.name_servers, problems)
+        return frozenset(names)
+
     # --- brokers
 
     async def broker(self, broker: str) -> BrokerAddress:
@@ -305,6 +337,12 @@ class Servers:
         if not masters:
             raise NotFound("broker", cluster or "any", "is a broker registered?")
         return masters
+
+    async def require_there(self, brokers: Iterable[BrokerAddress]) -> None:
+        """Raise Unreachable unless each of them is a master and answers: before a change."""
+        asked = tuple(brokers)
+        require_masters(asked)
+        (await self.survey(asked, lambda broker: self.release(broker.address))).whole(UNCHANGED)
 
     async def survey(
         self,
@@ -388,6 +426,31 @@ async def all_of(questions: Iterable[Awaitable[T]]) -> list[T]:
             raise result
         answers.append(result)
     return answers
+
+
+def require_none(outages: Iterable[Outage], advice: str = INCOMPLETE) -> None:
+    """Raise Unreachable, naming all who are missing, unless nobody is."""
+    missing = merged(outages)
+    if missing:
+        addresses = ";".join(outage.address for outage in missing)
+        reasons = "; ".join(f"{outage.broker_name}: {outage.reason}" for outage in missing)
+        raise Unreachable(addresses, reasons, advice)
+
+
+def merged(*outages: Iterable[Outage]) -> tuple[Outage, ...]:
+    """The outages of several questions, each broker once."""
+    first: dict[str, Outage] = {}
+    for group in outages:
+        for outage in group:
+            first.setdefault(outage.address, outage)
+    return tuple(sorted(first.values()))
+
+
+def require_masters(brokers: Iterable[BrokerAddress]) -> None:
+    """Raise Unreachable when a broker that a change is for is there as a slave only."""
+    reason = "its master is not there, only a slave"
+    slaves = (broker for broker in brokers if not broker.is_master)
+    require_none((Outage(one.broker_name, one.address, reason) for one in slaves), UNCHANGED)
 
 
 def refusal(address: str, code: RequestCode, header: Header | None, answer: Command) -> CometError:

@@ -8,7 +8,17 @@ import msgspec
 from cometmq.admin.kinds import TopicKind, topic_kind
 from cometmq.admin.name_servers import ORDER_NAMESPACE, NameServers
 from cometmq.admin.positions import queue_bounds
-from cometmq.admin.servers import ANY_TOPIC, BrokerAddress, Outage, Servers, Survey, brokers_of
+from cometmq.admin.servers import (
+    ANY_TOPIC,
+    UNCHANGED,
+    BrokerAddress,
+    Outage,
+    Servers,
+    Survey,
+    brokers_of,
+    merged,
+    require_masters,
+)
 from cometmq.codec import bodies
 from cometmq.codec.bodies.groups import GroupList
 from cometmq.codec.bodies.nameserver import TopicList
@@ -145,19 +155,18 @@ class Topics:
         fleet, route = await self._servers.fleet(), await self._servers.route(topic)
         brokers = brokers_of(route)
         configs, stats, groups = await asyncio.gather(
-            self._servers.survey(brokers, lambda broker: self._config(broker, topic)),
+            self._configs(brokers, topic),
             self._stats(topic, route),
-            self._groups(topic, brokers),
+            self.groups_on(brokers, topic),
         )
-        found = [(broker, config) for broker, config in configs.answers if config is not None]
         return Topic(
             name=topic,
             kind=topic_kind(topic, fleet.server_names),
             route=_route(topic, route),
-            brokers=tuple(_on_broker(broker, config) for broker, config in found),
+            brokers=tuple(_on_broker(broker, config) for broker, config in configs.answers),
             stats=stats,
-            groups=groups,
-            outages=configs.outages,
+            groups=_names(groups.answers),
+            outages=merged(configs.outages, stats.outages, groups.outages),
         )
 
     async def route(self, topic: str) -> Route:
@@ -169,13 +178,33 @@ class Topics:
         return await self._stats(topic, await self._servers.route(topic))
 
     async def groups(self, topic: str) -> tuple[str, ...]:
-        """Groups that consume it now or have offsets for it. Raises NotFound."""
-        return await self._groups(topic, brokers_of(await self._servers.route(topic)))
+        """Groups that consume it now or have offsets for it.
+
+        Raises NotFound, and Unreachable when one of its brokers does not answer.
+        """
+        brokers = brokers_of(await self._servers.route(topic))
+        return _names((await self.groups_on(brokers, topic)).whole())
+
+    async def groups_on(
+        self, brokers: Iterable[BrokerAddress], topic: str
+    ) -> Survey[tuple[str, ...]]:
+        """The same as each of some brokers sees it."""
+        header = QueryTopicConsumeByWho(topic)
+        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+
+        async def ask(broker: BrokerAddress) -> tuple[str, ...]:
+            found = await self._servers.ask_for(GroupList, broker.address, code, header)
+            return tuple(found.group_list)
+
+        return await self._servers.survey(brokers, ask)
 
     async def configs(self, topic: str) -> tuple[TopicOnBroker, ...]:
-        """The settings of a topic on each broker that has it. Raises NotFound."""
-        survey = await self._configs(topic)
-        return tuple(_on_broker(broker, config) for broker, config in survey)
+        """The settings of a topic on each broker that has it.
+
+        Raises NotFound, and Unreachable when one of them does not answer.
+        """
+        survey = await self._configs(brokers_of(await self._servers.route(topic)), topic)
+        return tuple(_on_broker(broker, config) for broker, config in survey.whole())
 
     # --- changing
 
@@ -198,13 +227,16 @@ class Topics:
         """Make a topic on all masters of a cluster, or on one broker; clients find it at once.
 
         ``is_new=False`` also takes a topic that is there and gives it these settings. Raises
-        AlreadyExists, Refused (a bad name, say), PartlyDone.
+        AlreadyExists, Refused (a bad name, say), PartlyDone, and Unreachable, before anything is
+        changed, when a broker does not answer.
         """
         targets = await self._servers.targets(cluster=cluster, broker=broker)
         route = await self._servers.find_route(topic)
         known = set() if route is None else {data.broker_name for data in route.queue_datas}
         if is_new and known.intersection(target.broker_name for target in targets):
             raise AlreadyExists("topic", topic, "change its settings instead")
+        if broker is None:
+            await self._servers.require_there(targets)
         config = TopicConfig(
             topic,
             queues if read_queues is None else read_queues,
@@ -231,7 +263,8 @@ class Topics:
     ) -> tuple[TopicOnBroker, ...]:
         """Change what is named here and nothing else, on all its brokers or some.
 
-        An attribute that is None is removed. Raises NotFound, Refused, PartlyDone.
+        An attribute that is None is removed. Raises NotFound, Refused, PartlyDone, and
+        Unreachable, before anything is changed, when one of the brokers does not answer.
         """
         asked: dict[str, object] = {
             "read_queue_nums": read_queues,
@@ -240,11 +273,17 @@ class Topics:
             "order": is_ordered,
         }
         changes = {name: value for name, value in asked.items() if value is not None}
-        chosen = [
-            (place, msgspec.structs.replace(config, **changes))
-            for place, config in await self._configs(topic)
+        places = [
+            place
+            for place in brokers_of(await self._servers.route(topic))
             if cluster in (None, place.cluster)
             and broker in (None, place.broker_name, place.address)
+        ]
+        require_masters(places)
+        survey = await self._configs(places, topic)
+        chosen = [
+            (place, msgspec.structs.replace(config, **changes))
+            for place, config in survey.whole(UNCHANGED)
         ]
         if not chosen:
             raise NotFound("topic", topic, f"it is not on {broker or cluster}")
@@ -253,14 +292,17 @@ class Topics:
     async def delete(self, topic: str, *, cluster: str | None = None) -> tuple[str, ...]:
         """Delete a topic with its messages, on all its brokers or in one cluster.
 
-        Returns the brokers that had it. Raises NotFound, PartlyDone.
+        Returns the brokers that had it. What was partly done can be done again. Raises NotFound,
+        PartlyDone, and Unreachable, before anything is changed, when one of its brokers does not
+        answer.
         """
         fleet = await self._servers.fleet()
-        route = await self._servers.route(topic)
-        holders = {data.broker_name for data in route.queue_datas}
-        masters = [b for b in fleet.masters(cluster) if b.broker_name in holders]
+        names = await self._servers.holders(topic)
+        masters = [b for b in fleet.readers(cluster) if b.broker_name in names]
         if not masters:
-            raise NotFound("topic", topic, f"no broker of {cluster or 'any cluster'} has it")
+            where = f"no broker of {cluster or 'any cluster'} has it"
+            raise NotFound("topic", topic, where if names else "")
+        await self._servers.require_there(masters)
         await self.remove(topic, masters, cluster=cluster)
         return tuple(broker.broker_name for broker in masters)
 
@@ -269,7 +311,8 @@ class Topics:
     ) -> None:
         """Delete a topic from these brokers and from the name servers, whether it is there or not.
 
-        Brokers first: one that still has the topic would register it again.
+        Brokers first: one that still has the topic would register it again. Name servers forget
+        the topic last, because who deletes it again, after a failure, finds it by that.
         """
         header = DeleteTopicInBroker(topic)
         code = RequestCode.DELETE_TOPIC_IN_BROKER
@@ -277,11 +320,12 @@ class Topics:
         await self._servers.change(
             what, masters, lambda broker: self._servers.ask(broker.address, code, header)
         )
+        names = {broker.broker_name for broker in masters}
+        if cluster is None or await self._servers.holders(topic) <= names:
+            await self._name_servers.delete_value(ORDER_NAMESPACE, topic)
         await self._servers.ask_name_servers(
             what, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrv(topic, cluster)
         )
-        if await self._servers.find_route(topic) is None:
-            await self._name_servers.delete_value(ORDER_NAMESPACE, topic)
 
     # --- the inside
 
@@ -302,12 +346,11 @@ class Topics:
             )
             return table.topic_config_table.get(topic)
 
-    async def _configs(self, topic: str) -> Sequence[tuple[BrokerAddress, TopicConfig]]:
-        route = await self._servers.route(topic)
-        answers = await self._servers.change(
-            f"reading topic '{topic}'", brokers_of(route), lambda b: self._config(b, topic)
-        )
-        return [(broker, config) for broker, config in answers if config is not None]
+    async def _configs(self, brokers: Iterable[BrokerAddress], topic: str) -> Survey[TopicConfig]:
+        """The settings on those of the brokers that have some."""
+        survey = await self._servers.survey(brokers, lambda broker: self._config(broker, topic))
+        found = [(broker, config) for broker, config in survey.answers if config is not None]
+        return Survey(tuple(found), survey.outages)
 
     async def _stats(self, topic: str, route: TopicRoute) -> TopicStats:
         header = GetTopicStatsInfo(topic)
@@ -337,16 +380,6 @@ class Topics:
             offsets[MessageQueue(topic, broker.broker_name, queue_id)] = TopicOffset(low, high)
         return TopicStatsTable(offsets, table.topic_put_tps)
 
-    async def _groups(self, topic: str, brokers: Iterable[BrokerAddress]) -> tuple[str, ...]:
-        header = QueryTopicConsumeByWho(topic)
-        survey = await self._servers.survey(
-            brokers,
-            lambda broker: self._servers.ask_for(
-                GroupList, broker.address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header
-            ),
-        )
-        return tuple(sorted({name for _, found in survey.answers for name in found.group_list}))
-
     async def _put(
         self,
         wanted: Sequence[tuple[BrokerAddress, TopicConfig]],
@@ -366,7 +399,7 @@ class Topics:
         await self._until_known(topic, places)
         if any(config.order for config in configs.values()):
             await self._put_order(topic, wanted)
-        stored = await self._configs(topic)
+        stored = (await self._configs(places, topic)).whole("the change itself was made")
         return tuple(_on_broker(place, config) for place, config in stored)
 
     async def _put_order(
@@ -396,6 +429,10 @@ class Topics:
             if wanted <= known or self._servers.clock.monotonic() >= deadline:
                 return
             await asyncio.sleep(_KNOWN_POLL_SECONDS)
+
+
+def _names(answers: Iterable[tuple[BrokerAddress, tuple[str, ...]]]) -> tuple[str, ...]:
+    return tuple(sorted({name for _, names in answers for name in names}))
 
 
 def _header(config: TopicConfig, attributes: Mapping[str, str | None]) -> UpdateAndCreateTopic:

@@ -13,7 +13,7 @@ from cometmq.codec.command import Command
 from cometmq.codec.headers.base import Header
 from cometmq.codec.properties import encode as encode_properties
 from cometmq.codec.record import MAGIC_V1, assemble, pack_host, record_bytes
-from cometmq.errors import CometError
+from cometmq.errors import CometError, RequestTimeout
 from cometmq.model.route import BrokerData, QueueData, TopicRoute
 from cometmq.remoting.routes import Answer
 from cometmq.testing import FakeClock
@@ -49,6 +49,7 @@ class FakeCluster:
         self.asked: list[Asked] = []
         self.version = version
         self.language = language
+        self._hung: set[str] = set()
         self._replies: dict[tuple[RequestCode, str | None], list[Reply]] = {}
         self.on(RequestCode.GET_BROKER_CLUSTER_INFO, body(self.info()))
         self.on(RequestCode.GET_MAX_OFFSET, Answer())  # asked for the release it comes from
@@ -70,6 +71,10 @@ class FakeCluster:
             lambda asked: answer if asked.header.topic == topic else missing,
         )
 
+    def hang(self, address: str) -> None:
+        """Let a server take connections and answer nothing from now on."""
+        self._hung.add(address)
+
     def questions(self, code: RequestCode) -> list[Asked]:
         """What was asked with this code."""
         return [asked for asked in self.asked if asked.code == code]
@@ -86,6 +91,8 @@ class FakeCluster:
     ) -> Command:
         asked = Asked(address, RequestCode(code), header, body, is_repeatable)
         self.asked.append(asked)
+        if address in self._hung:
+            raise RequestTimeout(address, timeout_ms)
         replies = self._replies.get((asked.code, address)) or self._replies.get((asked.code, None))
         assert replies, f"nobody said what {asked.code!r} is answered with"
         reply = replies.pop(0) if len(replies) > 1 else replies[0]

@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 
+from cometmq.admin.brokers import ConfigChange
 from cometmq.codec import java_properties
 from cometmq.codec.bodies.nameserver import KVTable
 from cometmq.codec.bodies.offsets import ConsumeStats, ConsumeStatsList, OffsetWrapper
@@ -12,8 +13,8 @@ from cometmq.codec.bodies.stats import (
     Metric,
     TimerMetrics,
 )
-from cometmq.codec.codes import RequestCode, ResponseCode
-from cometmq.errors import NotFound, Refused, Unreachable
+from cometmq.codec.codes import LanguageCode, RequestCode, ResponseCode
+from cometmq.errors import NotFound, Refused, Unreachable, Unsupported
 from cometmq.model.offsets import MessageQueue
 from cometmq.remoting.routes import Answer
 from tests.unit.admin.fake_cluster import (
@@ -61,6 +62,18 @@ async def test_a_cluster_shows_all_servers_and_who_is_down() -> None:
     ]
     assert found.clusters == ("east",)
     assert msgspec.json.encode(found)
+
+
+async def test_a_broker_that_refuses_to_tell_how_it_is_does_not_hide_the_others() -> None:
+    """4.9 does so in its first second, when it has counted nothing yet."""
+    cluster = FakeCluster()
+    cluster.on(RUNTIME, body(KVTable(TOLD)), at=BROKER_A)
+    cluster.on(RUNTIME, refused(ResponseCode.SYSTEM_ERROR, "NoSuchElement"), at=BROKER_B)
+
+    first, second = await cluster.admin.brokers.states()
+
+    assert (first.problem, first.version) == ("", "5.5.0")
+    assert "NoSuchElement" in second.problem
 
 
 async def test_what_a_broker_tells_becomes_numbers() -> None:
@@ -159,10 +172,21 @@ async def test_replication_and_timers_are_shown() -> None:
     assert await admin.brokers.pending_timers("broker-a") == {"orders": 3}
 
 
+async def test_ours_does_not_count_timers_by_topic_and_says_where_the_sum_is() -> None:
+    cluster = FakeCluster(language=LanguageCode.PYTHON)
+    cluster.on(RequestCode.GET_TIMER_METRICS, body(TimerMetrics()))
+    cluster.on(RUNTIME, body(KVTable({"timerCongestNum": "17"})))
+
+    with pytest.raises(Unsupported, match=r"by topic; 17 wait in all \(timerCongestNum"):
+        await cluster.admin.brokers.pending_timers("broker-a")
+
+
 async def test_settings_are_read_from_one_broker_and_changed_on_some() -> None:
     cluster = FakeCluster()
     cluster.on(RequestCode.GET_BROKER_CONFIG, Answer(body=b"b=2\na=1\n"))
+    remark = "takes effect after a restart: a"
     cluster.on(RequestCode.UPDATE_BROKER_CONFIG, Answer())
+    cluster.on(RequestCode.UPDATE_BROKER_CONFIG, Answer(), Answer(remark=remark), at=BROKER_B)
     admin = cluster.admin
 
     config = await admin.brokers.config("broker-a")
@@ -170,8 +194,8 @@ async def test_settings_are_read_from_one_broker_and_changed_on_some() -> None:
     one = await admin.brokers.set_config({"a": "1"}, broker="broker-b")
 
     assert (config.address, list(config.values)) == (BROKER_A, ["a", "b"])
-    assert everywhere == (BROKER_A, BROKER_B)
-    assert one == (BROKER_B,)
+    assert everywhere == (ConfigChange("broker-a", BROKER_A), ConfigChange("broker-b", BROKER_B))
+    assert one == (ConfigChange("broker-b", BROKER_B, remark),)
     asked = cluster.questions(RequestCode.UPDATE_BROKER_CONFIG)
     assert java_properties.loads(asked[0].body) == {"flushDiskType": "SYNC_FLUSH"}
 

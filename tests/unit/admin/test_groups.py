@@ -43,6 +43,7 @@ def group_cluster() -> FakeCluster:
     cluster.on(TABLE, table(SubscriptionGroupConfig("billing"), SubscriptionGroupConfig("other")))
     cluster.on(RequestCode.GET_CONSUMER_CONNECTION_LIST, OFFLINE)
     cluster.on(RequestCode.GET_CONSUME_STATS, lag_of)
+    cluster.on_route("orders")
     return cluster
 
 
@@ -180,7 +181,6 @@ async def test_a_setting_that_groups_do_not_have_is_a_mistake_of_the_caller() ->
 
 async def test_a_group_goes_with_its_offsets_and_topics() -> None:
     cluster = group_cluster()
-    cluster.on_route("orders")
     codes = (
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
         RequestCode.DELETE_TOPIC_IN_BROKER,

@@ -120,6 +120,22 @@ def test_a_compressed_body_is_shown_as_it_was_sent() -> None:
     (message,) = messages_in(data, "broker-a")
 
     assert message.body == b"hello" * 100
+    assert message.body_problem is None
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "problem"),
+    [(COMPRESSED, "ZLIB data is damaged"), (COMPRESSED | 7 << 8, "unknown compression type")],
+)
+def test_a_body_that_cannot_be_read_is_shown_as_it_is_stored(sys_flag: int, problem: str) -> None:
+    damaged = record(queue_offset=1, body=b"no zlib", sys_flag=sys_flag)
+
+    before, message, after = messages_in(record() + damaged + record(queue_offset=2), "broker-a")
+
+    assert message.body == b"no zlib"
+    assert problem in (message.body_problem or "")
+    assert (before.body_problem, after.body_problem) == (None, None)
+    assert (before.body, after.body) == (b"body", b"body")
 
 
 async def test_an_offset_id_leads_to_the_broker_that_is_in_it() -> None:
@@ -355,6 +371,7 @@ async def test_what_became_of_a_message_follows_from_offsets_and_subscriptions(
 
 
 def test_every_state_has_a_case() -> None:
-    assert {state for state, _ in groupby(sorted(case[0] for case in CASES))} == set(
-        ConsumptionState
-    )
+    """What is unknown is so because of an outage; see the tests of those."""
+    tested = {state for state, _ in groupby(sorted(case[0] for case in CASES))}
+
+    assert tested == set(ConsumptionState) - {ConsumptionState.UNKNOWN}

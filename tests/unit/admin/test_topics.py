@@ -1,8 +1,9 @@
+import msgspec
 import pytest
 
 from cometmq.admin.kinds import TopicKind
 from cometmq.codec.bodies.groups import GroupList
-from cometmq.codec.bodies.nameserver import TopicList
+from cometmq.codec.bodies.nameserver import ClusterInfo, TopicList
 from cometmq.codec.bodies.topics import TopicConfigTable, TopicOffset, TopicStatsTable
 from cometmq.codec.codes import V5_5_0, RequestCode, ResponseCode
 from cometmq.codec.headers.nameserver import GetKVConfigResponse
@@ -20,6 +21,7 @@ from tests.unit.admin.fake_cluster import (
     Asked,
     FakeCluster,
     body,
+    broker_datas,
     refused,
     route,
 )
@@ -269,10 +271,15 @@ async def test_a_topic_that_is_not_there_cannot_be_deleted() -> None:
 
 async def test_the_order_of_a_topic_stays_while_another_cluster_has_it() -> None:
     cluster = described_cluster()
+    east, west = broker_datas("ab")
+    west = msgspec.structs.replace(west, cluster="west")
+    info = ClusterInfo({data.broker_name: data for data in (east, west)})
+    cluster.on(RequestCode.GET_BROKER_CLUSTER_INFO, body(info))
     cluster.on(RequestCode.DELETE_TOPIC_IN_BROKER, Answer())
     cluster.on(RequestCode.DELETE_TOPIC_IN_NAMESRV, Answer())
 
-    await cluster.admin.topics.delete("orders", cluster="east")
+    brokers = await cluster.admin.topics.delete("orders", cluster="east")
 
+    assert brokers == ("broker-a",)
     assert cluster.questions(RequestCode.DELETE_TOPIC_IN_NAMESRV)[0].header.cluster_name == "east"
     assert cluster.questions(RequestCode.DELETE_KV_CONFIG) == []
