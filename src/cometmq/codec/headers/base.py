@@ -13,7 +13,7 @@ kind        read from                             written as
 ``bool``    ``true`` in any case; the rest is     ``true`` or ``false``
             false, so ``1`` is false
 LooseBool   as ``bool``, but ``1`` is true        ``true`` or ``false``
-Rare        any text but the empty one            itself
+Rare        any text                              itself
 enum        by value, as the enum decides         its value
 =========== ===================================== =====================================
 """
@@ -263,7 +263,7 @@ def _field(info: msgspec.structs.FieldInfo) -> Field:
         info.name,
         info.encode_name,
         is_required,
-        not is_required and declared is not str,
+        not is_required and declared not in (str, Rare),
         *_kind(declared),
     )
 
