@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
@@ -38,16 +39,20 @@ func (t *requestTable) send(id int, given options) error {
 		return err
 	}
 	answered := make(chan struct{}, len(given.Bodies))
+	// The client may call back more than once for one request.
+	first := make([]sync.Once, len(given.Bodies))
 	tell := func(index int, reply *primitive.Message, err error) {
-		if err != nil {
-			emit(id, event{"event": "refused", "index": index, "error": err.Error()})
-		} else {
-			properties := reply.GetProperties()
-			emit(id, event{
-				"event": "replied", "index": index, "body": string(reply.Body), "properties": properties,
-			})
-		}
-		answered <- struct{}{}
+		first[index].Do(func() {
+			if err != nil {
+				emit(id, event{"event": "refused", "index": index, "error": err.Error()})
+			} else {
+				properties := reply.GetProperties()
+				emit(id, event{
+					"event": "replied", "index": index, "body": string(reply.Body), "properties": properties,
+				})
+			}
+			answered <- struct{}{}
+		})
 	}
 	for index, body := range given.Bodies {
 		index, request := index, primitive.NewMessage(given.Topic, []byte(body))
