@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from bench.capacity_frames import QUEUES, Load, encoded, pull_header, requests
 from bench.load import connect, read_frame
+from bench.memory import memory_mb
 from cometmq.codec import command
 from cometmq.codec.codes import RequestCode
 from cometmq.codec.command import Command, Serialization
@@ -196,10 +197,8 @@ class Subject(Stoppable):
 
     def memory_mb(self) -> dict[str, float]:
         """Anonymous and whole resident memory."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        fields = dict(line.split(":", 1) for line in lines)
-        names = {"anonymous_mb": "RssAnon", "resident_mb": "VmRSS"}
-        return {ours: int(fields[name].split()[0]) / 1024 for ours, name in names.items()}
+        memory = memory_mb(self.pid)
+        return {"anonymous_mb": memory.anonymous, "resident_mb": memory.resident}
 
     def stop(self) -> None:
         # A polite stop takes some of them ten seconds and saves a store nobody will open.

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.load import Burst, connect, measured, read_frame, requests_per_second
+from bench.memory import memory_mb
 from bench.rounds import RESULTS, ROUNDS
 from cometmq.codec import command, registration
 from cometmq.codec.bodies.nameserver import RegisterBrokerBody
@@ -159,14 +160,6 @@ def _watch(client: socket.socket, burst: Burst, done: threading.Event, waits: li
         client.sendall(burst.requests)
         read_frame(client)
         waits.append(time.perf_counter() - began)
-
-
-def memory_mb(pid: int) -> tuple[float, float]:
-    """Anonymous and whole resident memory of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    anonymous, resident = (int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))
-    return anonymous, resident
 
 
 def main() -> int:

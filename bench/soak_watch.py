@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.capacity import cpu_seconds
+from bench.memory import memory_mb
 
 DELETED = " (deleted)"
 ERROR_LINE = re.compile(r"\d{4}-\S+ (?:ERROR|CRITICAL) |Traceback ")
 WARNING_LINE = re.compile(r"\d{4}-\S+ WARNING (.*)")
-_ANONYMOUS = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
 _TEN_MINUTES_S = 600
 
 
@@ -52,16 +52,12 @@ class Life:
 
 def sample(pid: int, age_s: float, store: Path) -> Sample:
     """Raises OSError when the process has ended."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = _ANONYMOUS.search(status)
-    if found is None:
-        raise ProcessLookupError(f"process {pid} has ended")
+    anonymous_mb = memory_mb(pid).anonymous
     targets = list(_targets(pid))
     sockets = sum(target.startswith("socket:") for target in targets)
     kept = sum(target.startswith(str(store)) for target in targets)
     nameless = {target for target in targets if target.endswith(DELETED)} | _nameless_maps(pid)
     others = len(targets) - sockets - kept
-    anonymous_mb = int(found.group(1)) / 1024
     return Sample(age_s, anonymous_mb, sockets, kept, others, len(nameless), cpu_seconds(pid))
 
 

@@ -10,8 +10,6 @@ known again after a restart. Times are told, not judged.
 import argparse
 import asyncio
 import random
-import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -20,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from bench.memory import memory_mb
 from cometmq.broker.config import BrokerSettings
 from cometmq.broker.delay.timer_rules import TimerRules
 from cometmq.broker.delay.timers import Timers
@@ -33,7 +32,6 @@ MEMORY_MB_MAX: Final = 16.0
 LOG_FILE_BYTES: Final = 100 * 1024 * 1024
 BODY: Final = b"x" * 128
 SECONDS_AHEAD: Final = (60, 172_000)
-_ANONYMOUS: Final = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
 
 
 def main() -> int:
@@ -104,7 +102,7 @@ async def step(name: str, folder: Path, count: int) -> int:
     known = timers.waiting_count
     seconds = time.process_time() - begun
     assert known == count, f"{known} wait, {count} were sent"
-    memory = anonymous_mb()
+    memory = memory_mb().anonymous
     store.flush()
     timers.close()
     store.close()
@@ -129,13 +127,6 @@ def enter(store: MessageStore, timers: Timers, clock: FakeClock) -> None:
     store.dispatch()
     while timers.step(clock.now_ms()) == clock.now_ms():
         pass
-
-
-def anonymous_mb() -> float:
-    found = _ANONYMOUS.search(Path("/proc/self/status").read_text())
-    if found is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return int(found[1]) / 1024
 
 
 if __name__ == "__main__":

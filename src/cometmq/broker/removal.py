@@ -6,10 +6,11 @@ would go with the rest.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from cometmq import logs
+from cometmq.broker.finishing import Finishing
 from cometmq.broker.offsets import ConsumerOffsets
 from cometmq.broker.topics import TopicTable, shown
 from cometmq.model.topic import DLQ_PREFIX, RETRY_PREFIX
@@ -32,8 +33,7 @@ class TopicRemoval:
         self._topics = topics
         self._offsets = offsets
         self._turn = asyncio.Lock()
-        # Begun and not finished: nobody else may keep them.
-        self._tasks: set[asyncio.Task[int]] = set()
+        self._finishing = Finishing()
         self._is_closed = False
 
     def close(self) -> None:
@@ -46,18 +46,11 @@ class TopicRemoval:
         So are topics in which pop consumers retry messages of it: nobody else would delete them.
         Messages stay in the log, where only their ids lead to them, until they expire.
         """
-        await self._finish(self._remove_with_retries(name))
+        await self._finishing.run(self._remove_with_retries(name))
 
     async def remove_unused(self) -> int:
         """Delete the queues that no topic has; how many topics they were of."""
-        return await self._finish(self._remove_unused())
-
-    async def _finish(self, work: Coroutine[Any, Any, int]) -> int:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        # A request ends with its connection; half a topic would help nobody.
-        return await asyncio.shield(task)
+        return await self._finishing.run(self._remove_unused())
 
     async def _remove_with_retries(self, name: str) -> int:
         async with self._turn:

@@ -386,13 +386,21 @@ class PairCounts:
         return Counts(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
 
 
-def count_pair(counters: dict[tuple[str, str], list[int]], topic: str, group: str) -> None:
-    """Count one more message of a pair; when there are too many, without its names."""
+def pair_counter(
+    counters: dict[tuple[str, str], list[int]],
+    topic: str,
+    group: str,
+    *,
+    width: int,
+    pairs_max: int | None = None,
+) -> list[int]:
+    """Where to count for a pair: ``width`` numbers; when there are too many, without its names."""
     counter = counters.get((topic, group))
     if counter is None:
-        pair = ("", "") if len(counters) >= KEYS_MAX else (topic, group)
-        counter = counters.setdefault(pair, [0])
-    counter[0] += 1
+        is_full = len(counters) >= (KEYS_MAX if pairs_max is None else pairs_max)
+        pair = ("", "") if is_full else (topic, group)
+        counter = counters.setdefault(pair, [0] * width)
+    return counter
 
 
 class Whole:

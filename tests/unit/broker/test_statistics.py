@@ -16,7 +16,7 @@ from cometmq.broker.statistics import (
     TopicPuts,
     Traffic,
     Whole,
-    count_pair,
+    pair_counter,
 )
 from cometmq.testing import FakeClock
 
@@ -286,7 +286,7 @@ def test_pairs_beyond_the_limit_are_counted_without_their_names(
     counters: dict[tuple[str, str], list[int]] = {}
 
     for group in ("a", "a", "b", "c"):
-        count_pair(counters, "orders", group)
+        pair_counter(counters, "orders", group, width=1)[0] += 1
 
     assert counters == {("orders", "a"): [2], ("", ""): [2]}
     assert list(PairCounts(counters).keys()) == ["orders@a"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from cometmq import logs
 from cometmq.broker.extensions import large_limits
 from cometmq.broker.long_polling import HeldPull, HeldPulls
+from cometmq.broker.statistics import pair_counter
 from cometmq.broker.subscriptions import tags_of
 from cometmq.broker.topics import shown
 from cometmq.codec import core
@@ -153,11 +154,6 @@ class PullHandlers:
         self._limits_for.cache_clear()
         self._tail.plans.clear()
 
-    @property
-    def count(self) -> int:
-        """Messages handed out since the start."""
-        return sum(count for count, _ in self.taken.values())
-
     def on_arrival(self, queues: Iterable[ConsumeQueue]) -> None:
         """Messages have come to these queues: pulls that wait for them go on."""
         if self.held.count:
@@ -259,13 +255,8 @@ class PullHandlers:
         self._tail.plans.clear()
 
     def _taken_of(self, header: PullMessage) -> list[int]:
-        place = header.topic, header.consumer_group
-        taken = self.taken.get(place)
-        if taken is None:
-            if len(self.taken) >= TAKEN_MAX:
-                place = "", ""  # counted, but not by name
-            taken = self.taken.setdefault(place, [0, 0])
-        return taken
+        pair = header.topic, header.consumer_group
+        return pair_counter(self.taken, *pair, width=2, pairs_max=TAKEN_MAX)
 
     def _answer(
         self,

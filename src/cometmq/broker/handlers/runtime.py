@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cometmq import logs
+from cometmq.broker.finishing import Finishing
 from cometmq.broker.handlers.reading import BODY_BYTES_MAX
 from cometmq.broker.topics import shown
 from cometmq.codec import bodies, core, java_properties, timer
@@ -59,8 +60,7 @@ class RuntimeHandlers:
         self._usage = usage or DiskFiles().usage
         # One change at a time: each reads the file, changes it and writes it.
         self._changing = asyncio.Lock()
-        # Changes begun and not finished: nobody else may keep them.
-        self._tasks: set[asyncio.Task[Change]] = set()
+        self._finishing = Finishing()
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
@@ -99,11 +99,7 @@ class RuntimeHandlers:
             _log.warning("%s tried to change %s", channel.peer, ", ".join(refused))
             remark = "Can not update config in black list."
             raise BrokerError(ResponseCode.NO_PERMISSION, remark)
-        # A request ends with its connection; half a change would help nobody.
-        task = asyncio.create_task(self._change(changes))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        change = await asyncio.shield(task)
+        change = await self._finishing.run(self._change(changes))
         _log.info("settings changed by %s: %s", channel.peer, change)
         return Answer(remark=change.remark or None)
 

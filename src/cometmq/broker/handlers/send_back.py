@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker import retry
 from cometmq.broker.retry import Destination
-from cometmq.broker.statistics import count_pair
+from cometmq.broker.statistics import pair_counter
 from cometmq.codec import core, record
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.send import ConsumerSendMsgBack
@@ -85,7 +85,7 @@ class SendBackHandlers:
             raise BrokerError(ResponseCode.SYSTEM_ERROR, result.status.name)
         topic.put_count += 1
         topic.put_bytes += result.end - result.physical_offset
-        count_pair(self.returned, found.topic, said.group)
+        pair_counter(self.returned, found.topic, said.group, width=1)[0] += 1
         return Answer()
 
     def _retry_topic(self, said: ConsumerSendMsgBack, group: SubscriptionGroupConfig) -> Topic:
