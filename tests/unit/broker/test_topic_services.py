@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cometmq.broker.handlers.paging import PAGE_MAX, QUICK_ENTRIES
+from cometmq.broker.handlers.paging import PAGE_MAX
+from cometmq.broker.handlers.writing import QUICK_ENTRIES
 from cometmq.broker.removal import QUEUES_AT_ONCE
 from cometmq.codec import bodies
 from cometmq.codec.bodies.groups import GroupList

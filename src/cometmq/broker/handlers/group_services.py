@@ -1,6 +1,5 @@
 """What administrators ask about consumer groups, forbidding and deleting."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,8 @@ from cometmq import logs
 from cometmq.broker import topics
 from cometmq.broker.clients import Clients
 from cometmq.broker.groups import GroupTable, problem_of
-from cometmq.broker.handlers.paging import QUICK_ENTRIES, page
+from cometmq.broker.handlers.paging import page
+from cometmq.broker.handlers.writing import made, written
 from cometmq.broker.offsets import ConsumerOffsets
 from cometmq.broker.progress import ENTRIES_MAX, EntryRoom, Pace, Progress, entry_count
 from cometmq.broker.topics import Topic
@@ -126,10 +126,7 @@ class GroupServiceHandlers:
         said = core.read(command, GetAllSubscriptionGroupConfig)
         table = self._groups.table()
         count = len(table.subscription_group_table)
-        if count <= QUICK_ENTRIES:
-            body = _written(table, said)
-        else:
-            body = await asyncio.to_thread(_written, table, said)
+        body = await made(count, lambda: _page(table, said))
         return Answer(header=GetAllSubscriptionGroupConfigResponse(count), body=body)
 
     def config(self, channel: Channel, command: Command) -> Answer:
@@ -157,7 +154,7 @@ class GroupServiceHandlers:
         found = self._progress.existing(chosen)
         with self._room.take(entry_count(found), "ask topic by topic"):
             stats = await self._progress.of(group, found)
-            return Answer(body=await _encoded(stats, len(stats.offset_table)))
+            return Answer(body=await written(stats, len(stats.offset_table)))
 
     async def all_consume_stats(self, channel: Channel, command: Command) -> Answer:
         is_order = core.read(command, GetBrokerConsumeStats).is_order
@@ -199,7 +196,7 @@ class GroupServiceHandlers:
             behind += _behind(stats)
             told.append({name: tuple(stats)})
         answer = ConsumeStatsList(tuple(told), self._broker_address, behind, 0)
-        return Answer(body=await _encoded(answer, count + len(told)))
+        return Answer(body=await written(answer, count + len(told)))
 
     def topics(self, channel: Channel, command: Command) -> Answer:
         """Topics of which a group has offsets."""
@@ -224,13 +221,7 @@ def _behind(found: Iterable[ConsumeStats]) -> int:
     )
 
 
-async def _encoded(stats: ConsumeStats | ConsumeStatsList, entry_count: int) -> bytes:
-    if entry_count <= QUICK_ENTRIES:
-        return bodies.encode(stats)
-    return await asyncio.to_thread(bodies.encode, stats)
-
-
-def _written(table: SubscriptionGroupTable, said: GetAllSubscriptionGroupConfig) -> bytes:
+def _page(table: SubscriptionGroupTable, said: GetAllSubscriptionGroupConfig) -> bytes:
     version = table.data_version or DataVersion()
     names = page(
         table.subscription_group_table,

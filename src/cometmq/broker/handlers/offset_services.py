@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from cometmq import logs
 from cometmq.broker.handlers.reading import QUICK_BODY_BYTES
+from cometmq.broker.handlers.writing import made, written
 from cometmq.broker.progress import Pace
 from cometmq.broker.topics import shown
 from cometmq.codec import bodies, core
@@ -51,8 +52,6 @@ from cometmq.store import GetLimits, GetStatus
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-    import msgspec
-
     from cometmq.broker.client_groups import Member
     from cometmq.broker.clients import Clients
     from cometmq.broker.config import BrokerSettings
@@ -83,9 +82,6 @@ QUEUES_AT_ONCE: Final = 32
 
 STATUS_REQUESTS_MAX: Final = 16
 """Requests under way for the offsets of members: each asks all members of a group."""
-
-_QUICK_QUEUES: Final = 256
-"""As many are written as JSON without a thread."""
 
 _LATEST: Final = -1
 _NO_TIME: Final = -1
@@ -145,7 +141,7 @@ class OffsetServiceHandlers:
     async def all_offsets(self, channel: Channel, command: Command) -> Answer:
         async with self._looking:
             table = self._offsets.snapshot()
-            return Answer(body=await _written(table, len(self._offsets)))
+            return Answer(body=await written(table, len(self._offsets)))
 
     def all_delay_offsets(self, channel: Channel, command: Command) -> Answer:
         return Answer(body=bodies.encode(self._delay_table()))
@@ -163,7 +159,7 @@ class OffsetServiceHandlers:
             "group=%s topic=%s reset by %s: queues=%d timestamp=%d",
             asked.group, asked.topic, channel.peer, len(targets), asked.timestamp,
         )  # fmt: skip
-        return Answer(body=await _written(ResetOffsetBody(targets), len(targets)))
+        return Answer(body=await written(ResetOffsetBody(targets), len(targets)))
 
     async def _reset_here(self, asked: ResetOffset) -> Targets:
         topic = self._topics.get(asked.topic)
@@ -258,7 +254,7 @@ class OffsetServiceHandlers:
                 if offsets is not None
             }
             count = sum(map(len, table.values()))
-            return Answer(body=await _written(ConsumerStatusBody(consumer_table=table), count))
+            return Answer(body=await written(ConsumerStatusBody(consumer_table=table), count))
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -287,7 +283,7 @@ class OffsetServiceHandlers:
             self._time_span(topic, number, asked.group)
             async for number in _in_slices(topic.write_queue_count)
         ]
-        return Answer(body=await _written(ConsumeTimeSpans(tuple(spans)), len(spans)))
+        return Answer(body=await written(ConsumeTimeSpans(tuple(spans)), len(spans)))
 
     async def correction(self, channel: Channel, command: Command) -> Answer:
         """How far the slowest group is in each queue; no bound where ``compare_group`` is slower.
@@ -301,7 +297,7 @@ class OffsetServiceHandlers:
             for queue_id, offset in self._offsets.of(asked.compare_group, asked.topic).items():
                 if least.get(queue_id, 0) > offset:
                     least[queue_id] = _NEVER_AHEAD
-            return Answer(body=await _written(CorrectionOffsets(least), len(least)))
+            return Answer(body=await written(CorrectionOffsets(least), len(least)))
 
     async def _least(self, topic: str, left_out: set[str]) -> dict[int, int]:
         """The smallest offset in each queue that is still in the queue."""
@@ -384,7 +380,7 @@ async def _tell(
         if member.language == LanguageCode.CPP:
             body = cpp = cpp or await _written_for_cpp(targets)
         else:
-            body = usual = usual or await _written(ResetOffsetBody(dict(targets)), len(targets))
+            body = usual = usual or await written(ResetOffsetBody(dict(targets)), len(targets))
         member.channel.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
         if len(body) > QUICK_BODY_BYTES:
             await asyncio.sleep(0)
@@ -401,7 +397,7 @@ async def _written_for_cpp(targets: Mapping[MessageQueue, int]) -> bytes:
             )
         )
 
-    return write() if len(targets) <= _QUICK_QUEUES else await asyncio.to_thread(write)
+    return await made(len(targets), write)
 
 
 async def _offsets_of(member: Member, asked: GetConsumerStatus) -> dict[MessageQueue, int] | None:
@@ -436,10 +432,3 @@ async def _in_slices(count: int) -> AsyncIterator[int]:
         if number and number % QUEUES_AT_ONCE == 0:
             await asyncio.sleep(0)
         yield number
-
-
-async def _written(body: msgspec.Struct, count: int) -> bytes:
-    """A body with ``count`` entries as JSON, on a thread if that takes a while."""
-    if count <= _QUICK_QUEUES:
-        return bodies.encode(body)
-    return await asyncio.to_thread(bodies.encode, body)

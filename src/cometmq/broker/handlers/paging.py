@@ -10,9 +10,6 @@ from cometmq.model.topic import DataVersion
 PAGE_MAX: Final = 2000
 """Entries of one page, whatever is asked for; Apache's ``splitMetadataSize``."""
 
-QUICK_ENTRIES: Final = 500
-"""A table with so many entries is written in some milliseconds; a larger one on a thread."""
-
 _STAMP_CHARACTERS_MAX: Final = 256
 
 

@@ -299,10 +299,8 @@ class PullHandlers:
             pull.channel, pull.command, pull.header
         ):
             return True
-        try:
-            result = self._look(pull)
-        except BrokerError as error:
-            pull.channel.reply(pull.command, failure(pull.command, error))
+        result = self._look(pull)
+        if result is None:
             return True
         if result.status is GetStatus.NO_MATCHED_MESSAGE:
             pull.offset = result.next_offset
@@ -315,10 +313,8 @@ class PullHandlers:
 
     def _give_up(self, pull: HeldPull) -> None:
         """The time is over: say what there is, perhaps only how far to go on."""
-        try:
-            result = self._look(pull)
-        except BrokerError as error:
-            pull.channel.reply(pull.command, failure(pull.command, error))
+        result = self._look(pull)
+        if result is None:
             return
         code = _code_of(result.status, pull.offset)
         if code == ResponseCode.PULL_NOT_FOUND and pull.offset != pull.header.queue_offset:
@@ -326,15 +322,19 @@ class PullHandlers:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
         self._answer_held(pull, code, result)
 
-    def _look(self, pull: HeldPull) -> GetResult:
+    def _look(self, pull: HeldPull) -> GetResult | None:
         """What there is for a held pull; much may have changed since it came.
 
-        Raises BrokerError when it is not allowed any more.
+        None when it is not allowed any more, and was told so.
         """
         header = pull.header
-        group = self._group_for(header)
-        self._topic_for(pull.channel, header)
-        tags = self._wanted_tags(header, group)
+        try:
+            group = self._group_for(header)
+            self._topic_for(pull.channel, header)
+            tags = self._wanted_tags(header, group)
+        except BrokerError as error:
+            pull.channel.reply(pull.command, failure(pull.command, error))
+            return None
         if tags != pull.tags:
             # What was passed over may be wanted now.
             pull.tags, pull.offset = tags, header.queue_offset

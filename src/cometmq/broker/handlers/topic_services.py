@@ -8,7 +8,8 @@ import msgspec
 
 from cometmq import logs
 from cometmq.broker.clients import Clients
-from cometmq.broker.handlers.paging import QUICK_ENTRIES, page
+from cometmq.broker.handlers.paging import page
+from cometmq.broker.handlers.writing import made, written
 from cometmq.broker.offsets import ConsumerOffsets
 from cometmq.broker.progress import (
     ENTRIES_MAX,
@@ -120,10 +121,7 @@ class TopicServiceHandlers:
         said = core.read(command, GetAllTopicConfig)
         table = self._topics.table()
         count = len(table.topic_config_table)
-        if count <= QUICK_ENTRIES:
-            body = _written(table, said)
-        else:
-            body = await asyncio.to_thread(_written, table, said)
+        body = await made(count, lambda: _page(table, said))
         return Answer(header=GetAllTopicConfigResponse(count), body=body)
 
     def config(self, channel: Channel, command: Command) -> Answer:
@@ -148,7 +146,7 @@ class TopicServiceHandlers:
                 queue = MessageQueue(name, self._broker_name, queue_id)
                 table[queue] = self._bounds(topic, queue_id)
             stats = TopicStatsTable(table, self._tps(TOPIC_PUT_NUMS, name))
-            return Answer(body=await _encoded(stats, count))
+            return Answer(body=await written(stats, count))
 
     async def consumers(self, channel: Channel, command: Command) -> Answer:
         """Groups that are online for a topic, and those that have offsets of it."""
@@ -160,7 +158,7 @@ class TopicServiceHandlers:
                 if name in group.subscriptions
             )
             groups = dict.fromkeys([*online, *self._offsets.groups_of(name)])
-            return Answer(body=await _encoded(GroupList(tuple(groups)), len(groups)))
+            return Answer(body=await written(GroupList(tuple(groups)), len(groups)))
 
     def system_topics(self, channel: Channel, command: Command) -> Answer:
         names = tuple(sorted(self._topics.system_names()))
@@ -176,13 +174,7 @@ class TopicServiceHandlers:
         return TopicOffset(begin, end, last)
 
 
-async def _encoded(told: TopicStatsTable | GroupList, entry_count: int) -> bytes:
-    if entry_count <= QUICK_ENTRIES:
-        return bodies.encode(told)
-    return await asyncio.to_thread(bodies.encode, told)
-
-
-def _written(table: TopicConfigTable, said: GetAllTopicConfig) -> bytes:
+def _page(table: TopicConfigTable, said: GetAllTopicConfig) -> bytes:
     version = table.data_version or DataVersion()
     names = page(
         table.topic_config_table,
