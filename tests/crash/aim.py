@@ -87,6 +87,7 @@ class AimedFiles:
 
     def replace(self, path: Path, content: bytes) -> None:
         def half() -> None:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.with_name(path.name + ".tmp").write_bytes(content[: len(content) // 2])
 
         with self.change("replace", path, half):

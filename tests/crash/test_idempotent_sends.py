@@ -264,6 +264,19 @@ def _messages(store: MessageStore) -> Iterator[tuple[tuple[str, int], int]]:
                 offset = result.next_offset
 
 
+def test_a_broker_killed_at_any_moment_of_its_first_start_starts_again(tmp_path: Path) -> None:
+    deaths = 0
+    for nth in range(1, 9):
+        for moment in MOMENTS:
+            series = Series(tmp_path / f"{nth} {moment}")
+            aim = Aim(stage="open", nth=nth, moment=moment)
+            deaths += "ended" not in live(Plan(str(series.root), 1, {"p": 0, "q": 0}, aim=aim))
+
+            assert "ended" in live(Plan(str(series.root), 2, {"p": 0, "q": 0}))
+            series.verify()
+    assert deaths >= len(MOMENTS) * 2, "nothing was hit"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_repeat_is_stored_once_and_answered_as_before_whatever_was_killed(
