@@ -53,6 +53,7 @@ class Core(NamedTuple):
     encode_head: Callable[..., bytes]
     encode_record_into: Callable[..., int]
     scan_entries: Callable[..., tuple[list[tuple[int, int, int]], int]]
+    parse_records: Callable[[bytes], list[record.Record]]
 
 
 PLAIN = Core(
@@ -62,6 +63,7 @@ PLAIN = Core(
     core.plain_encode_head,
     record.encode_into,
     queue_entry.scan,
+    record.parse_records,
 )
 
 
@@ -77,6 +79,7 @@ def compiled() -> Core:
         core.encode_head,
         core.encode_record_into,
         core.scan_entries,
+        core.parse_records,
     )
 
 
@@ -159,6 +162,29 @@ def record_rows(used: Core) -> Iterator[Row]:
         yield Row(f"encode record, {len(body)} B body, {used.name}", work, floor, target)
 
 
+def pull_row(used: Core) -> Row:
+    """A pull answer full of small messages; the floor unpacks and copies each record once."""
+    room = bytearray(1024)
+    size = record.encode_into(
+        room, 0, b"orders", bytes(128), PROPERTIES.encode(), 3, 4711, 1 << 30, 1794780011178,
+        1794780011177, HOST, HOST, 0, 0, 0, 0,
+    )  # fmt: skip
+    pulled = bytes(room[:size]) * ENTRIES
+    parse, unpack = used.parse_records, struct.unpack_from
+
+    def work() -> object:
+        return parse(pulled)
+
+    def floor() -> object:
+        for position in range(0, len(pulled), size):
+            unpack(_RECORD, pulled, position)
+            pulled[position + 4 : position + size]
+        return None
+
+    target = RECORD_RATIO_MAX if used.name == "compiled" else None
+    return Row(f"parse {ENTRIES} pulled records, {used.name}", work, floor, target)
+
+
 def scan_rows(used: Core) -> Iterator[Row]:
     entries = b"".join(queue_entry.pack(4096 + 300 * n, 300, n % 2) for n in range(ENTRIES))
     scan, unpack = used.scan_entries, struct.unpack_from
@@ -181,6 +207,7 @@ def rows() -> Iterator[Row]:
     for used in (compiled(), PLAIN):
         yield from header_rows(used)
         yield from record_rows(used)
+        yield pull_row(used)
         yield from scan_rows(used)
 
 

@@ -30,6 +30,7 @@ INPUT_MEMORY_MB_MAX = 512
 _GRACE_SECONDS = 60
 _EXECUTIONS = re.compile(r"stat::number_of_executed_units:\s*(\d+)|^#(\d+)\s", re.MULTILINE)
 _COVERAGE = re.compile(r"\bcov: (\d+)")
+_PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 _TAIL_LINES = 25
 
 
@@ -81,10 +82,18 @@ def replay(name: str, file: Path) -> int:
     began = time.monotonic()
     TARGETS[name](file.read_bytes())
     spent = time.monotonic() - began
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    memory_mb = _peak_memory_mb()
     is_good = spent <= INPUT_SECONDS_MAX and memory_mb <= INPUT_MEMORY_MB_MAX
     print(f"{name}: {spent:.2f} s, {memory_mb} MB, {'good' if is_good else 'too much'}")
     return 0 if is_good else 1
+
+
+def _peak_memory_mb() -> int:
+    """The most that this program has had: Linux's ``ru_maxrss`` counts who started it, too."""
+    status = Path("/proc/self/status")
+    found = _PEAK.search(status.read_text()) if status.exists() else None
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if found is None else found[1]
+    return int(kilobytes) // 1024
 
 
 def _options() -> argparse.Namespace:

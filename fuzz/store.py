@@ -45,6 +45,8 @@ def records(data: bytes) -> None:
         assert isinstance(checked, Refused), checked
         require_same(has_crc, found, "refusal of the checksum")
     pulled = attempt(lambda: list(record.parse_all(data)))
+    require_same(attempt(core.parse_records, data), pulled, "compiled pull")
+    require_same(attempt(record.parse_records, data), pulled, "plain pull")
     if isinstance(pulled, list):
         assert b"".join(map(record.encode, pulled)) == data, "pulled records written again"
 

@@ -6,6 +6,7 @@
     ├── ProtocolError
     │   ├── LocalProtocolError     we would break the protocol: a bug or a bad argument here
     │   └── RemoteProtocolError    the peer (or the file) broke it
+    ├── InvalidArgument            an argument of a call cannot be used
     ├── SettingsError              a setting has an impossible value, or no such setting exists
     ├── MissingDependency          an optional package is needed for what was asked
     ├── StoreError
@@ -16,12 +17,20 @@
     ├── NotFound                   what was asked for does not exist
     ├── AlreadyExists              what was to be made is there already
     ├── Ambiguous                  several things fit, and none was named
+    ├── NoRoute                    no name server knows where a topic is
+    ├── NotRunning                 it was not entered, is closed, or belongs to another process
     ├── Unreachable                nobody answers at an address
     ├── BrokerError                a server answered with a code that means failure
     │   └── Refused                the same, with who refused what
     ├── Unsupported                a server's release lacks what was asked for
     ├── PartlyDone                 some servers did what was asked of them, others did not
+    ├── SendFailed                 a message was not sent, with all its tries
+    ├── CodecError                 values of a type cannot be sent or received as it stands
+    │   ├── EncodeError            a value cannot become the body of a message
+    │   └── DecodeError            the body of a message is not the value that was declared
+    ├── DecisionError              a message cannot be acknowledged, retried or given up like this
     ├── RequestTimeout             no answer before the deadline
+    ├── NoReply                    a request was sent, but nobody replied to it
     ├── ConnectionLost             the connection ended before the answer came
     └── TooManyRequests            a limit on requests in flight was reached
 
@@ -61,6 +70,16 @@ class RemoteProtocolError(ProtocolError):
     """What we read is not in the format it claims to be."""
 
 
+class InvalidArgument(CometError):
+    """A call cannot be done with what it was given: ``argument`` is the name of what is wrong."""
+
+    def __init__(self, argument: str, fact: str, next_step: str = "") -> None:
+        super().__init__(argument, fact, next_step)
+        self.argument = argument
+        self.fact = fact
+        self.next_step = next_step
+
+
 class SettingsError(CometError):
     """A setting that cannot be used: ``key`` as the user wrote it, and why."""
 
@@ -73,7 +92,7 @@ class SettingsError(CometError):
 
 
 class MissingDependency(CometError):
-    """An optional package is not installed: ``extra`` is the one that brings it."""
+    """An optional package is not installed: ``extra`` brings it, if it is one of ours."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(package, extra, purpose)
@@ -81,7 +100,8 @@ class MissingDependency(CometError):
         self.extra = extra
         self.purpose = purpose
         self.fact = f"{purpose} needs the package '{package}', which is not installed"
-        self.next_step = f"install it with: pip install 'cometmq[{extra}]'"
+        wanted = f"'cometmq[{extra}]'" if extra else package
+        self.next_step = f"install it with: pip install {wanted}"
 
 
 class StoreError(CometError):
@@ -167,6 +187,29 @@ class Unreachable(CometError):
         self.next_step = next_step
 
 
+class NoRoute(CometError):
+    """Nobody knows where ``topic`` is: ``asked`` are the name servers and what each answered."""
+
+    def __init__(self, topic: str, asked: tuple[tuple[str, str], ...], next_step: str = "") -> None:
+        super().__init__(topic, asked, next_step)
+        self.topic = topic
+        self.asked = asked
+        answers = "; ".join(f"{address} says: {answer}" for address, answer in asked)
+        self.fact = f"no route for topic '{topic}': {answers or 'no name server was asked'}"
+        self.next_step = next_step
+
+
+class NotRunning(CometError):
+    """``what`` cannot be used now, because of ``problem``."""
+
+    def __init__(self, what: str, problem: str, next_step: str = "") -> None:
+        super().__init__(what, problem, next_step)
+        self.what = what
+        self.problem = problem
+        self.fact = f"{what} {problem}"
+        self.next_step = next_step
+
+
 class BrokerError(CometError):
     """A server refused: ``response_code`` and ``remark`` are its own words.
 
@@ -221,6 +264,89 @@ class PartlyDone(CometError):
         self.next_step = "do it again once all of them can: what is done stays as it is"
 
 
+class SendFailed(CometError):
+    """A message for ``topic`` was not sent in ``tries`` tries and ``cost_ms``.
+
+    ``brokers`` were tried, in this order. ``code`` is what a broker answered in the end, or
+    RocketMQ's own number for what happened here: 10001 no connection, 10002 no answer in time,
+    10003 any other failure. ``may_be_stored``: a broker may have the message all the same.
+    ``reason`` says in words what the last try met; the error itself is ``cause``. ``results`` are
+    those of the frames that ``send_many`` has sent before this one.
+    """
+
+    results: tuple[object, ...] = ()
+
+    def __init__(
+        self,
+        topic: str,
+        tries: int,
+        cost_ms: int,
+        brokers: tuple[str, ...],
+        code: int,
+        reason: str,
+        may_be_stored: bool,
+    ) -> None:
+        super().__init__(topic, tries, cost_ms, brokers, code, reason, may_be_stored)
+        self.topic = topic
+        self.tries = tries
+        self.cost_ms = cost_ms
+        self.brokers = brokers
+        self.code = code
+        self.reason = reason
+        self.may_be_stored = may_be_stored
+        count = f"{tries} {'try' if tries == 1 else 'tries'}"
+        asked = f" ({', '.join(brokers)})" if brokers else ""
+        self.fact = f"not sent to topic '{topic}' in {count}{asked} and {cost_ms} ms: {reason}"
+        if may_be_stored:
+            self.next_step = "it may be stored all the same: consumers could get it twice"
+
+    @property
+    def cause(self) -> BaseException | None:
+        """The error of the last try; a copy from another process has none."""
+        return self.__cause__
+
+
+class CodecError(CometError):
+    """Values of ``type_name`` and bytes cannot be turned into each other, and why."""
+
+    def __init__(self, type_name: str, reason: str, next_step: str = "") -> None:
+        super().__init__(type_name, reason, next_step)
+        self.type_name = type_name
+        self.reason = reason
+        self.fact = f"no codec for {type_name}: {reason}"
+        self.next_step = next_step
+
+
+class EncodeError(CodecError):
+    """A value of ``type_name`` cannot be sent."""
+
+    def __init__(self, type_name: str, reason: str, next_step: str = "") -> None:
+        super().__init__(type_name, reason, next_step)
+        self.fact = f"a value of type {type_name} cannot be sent: {reason}"
+
+
+class DecodeError(CodecError):
+    """The body of ``message_id`` cannot be read as ``type_name``."""
+
+    def __init__(self, message_id: str, type_name: str, reason: str, next_step: str = "") -> None:
+        super().__init__(type_name, reason, next_step)
+        self.args = (message_id, type_name, reason, next_step)
+        self.message_id = message_id
+        self.fact = f"message {message_id} cannot be read as {type_name}: {reason}"
+
+
+class DecisionError(CometError):
+    """``decision`` ("retry", "ack", …) is not possible for ``message_id``."""
+
+    def __init__(self, message_id: str, decision: str, reason: str, next_step: str = "") -> None:
+        super().__init__(message_id, decision, reason, next_step)
+        self.message_id = message_id
+        self.decision = decision
+        self.reason = reason
+        self.fact = f"{decision} of message {message_id}: {reason}"
+        self.next_step = next_step
+
+
 class RequestTimeout(CometError):
     """No answer from ``address`` within ``timeout_ms``; the request may have been carried out."""
 
@@ -229,6 +355,18 @@ class RequestTimeout(CometError):
         self.address = address
         self.timeout_ms = timeout_ms
         self.fact = f"no answer from {address} within {timeout_ms} ms"
+
+
+class NoReply(CometError):
+    """The request ``message_id`` to ``topic`` was sent; no reply came within ``timeout_ms``."""
+
+    def __init__(self, topic: str, message_id: str, timeout_ms: int) -> None:
+        super().__init__(topic, message_id, timeout_ms)
+        self.topic = topic
+        self.message_id = message_id
+        self.timeout_ms = timeout_ms
+        self.fact = f"no reply to request {message_id} in topic '{topic}' within {timeout_ms} ms"
+        self.next_step = "does a consumer of the topic reply? it may still handle the request"
 
 
 class ConnectionLost(CometError):

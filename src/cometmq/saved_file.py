@@ -7,6 +7,7 @@ what is here decides which bytes count.
 import contextlib
 import enum
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,7 @@ def replace_file(path: Path, content: bytes) -> None:
     with temporary.open("wb") as file:
         with contextlib.suppress(FileNotFoundError):
             # What only some may read stays so.
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            temporary.chmod(path.stat().st_mode & 0o777)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -156,7 +157,9 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on disk."""
+    """Return when the names in a folder are on disk; on Windows nobody can wait for that."""
+    if sys.platform == "win32":
+        return
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -75,8 +75,8 @@ def test_both_cores_read_every_frame_alike() -> None:
         (plain,), _ = command.decode_frames(frame.raw)
         got = decoded(frame.raw)
 
+        assert list(got.ext_fields.items()) == list(plain.ext_fields.items()), frame.label
         assert msgspec.structs.replace(got, header=None) == plain, frame.label
-        assert got.ext_fields == plain.ext_fields, frame.label
 
 
 def test_a_whole_recorded_connection_decodes_as_one_stream() -> None:

@@ -11,15 +11,23 @@ from cometmq.errors import (
     CometError,
     ConnectionLost,
     DamagedStore,
+    DecisionError,
+    DecodeError,
+    EncodeError,
     ForeignStore,
+    InvalidArgument,
     LocalProtocolError,
     MissingDependency,
+    NoReply,
+    NoRoute,
     NotFound,
+    NotRunning,
     OffsetOutOfRange,
     PartlyDone,
     Refused,
     RemoteProtocolError,
     RequestTimeout,
+    SendFailed,
     SettingsError,
     StoreLocked,
     TooManyRequests,
@@ -30,6 +38,7 @@ from cometmq.errors import (
 SAMPLES = [
     LocalProtocolError("topic 'x' is too long"),
     RemoteProtocolError("frame of 5 bytes"),
+    InvalidArgument("topic", "topic 'a b' has a blank", "leave it out"),
     SettingsError("listenPort", "'abc' is not an integer", "use an integer"),
     MissingDependency("lz4", "compress", "reading LZ4 bodies"),
     StoreLocked("/data/store"),
@@ -39,11 +48,18 @@ SAMPLES = [
     NotFound("topic", "orders", "create it"),
     AlreadyExists("topic", "orders", "change it instead"),
     Ambiguous("cluster", ("east", "west")),
+    NoRoute("orders", (("h:9876", "code 17"),), "create the topic"),
+    NotRunning("this client", "is closed", "make a new one"),
     Unreachable("127.0.0.1:9876", "connection refused"),
     Refused("h:1", "DELETE_TOPIC_IN_BROKER", 1, "disk is full", "make room"),
     Unsupported("static topics", "h:1", "RocketMQ 4.9.7", "use 5.0 or later"),
     PartlyDone("creating topic 'orders'", ("broker-a",), (("broker-b", "it is down"),)),
+    SendFailed("orders", 3, 3000, ("a", "b", "a"), 10002, "no answer", True),
+    EncodeError("set", "JSON has no sets", "send a list"),
+    DecodeError("7F00", "Order", "not JSON", "read the body"),
+    DecisionError("7F00", "retry", "it was acknowledged already", "decide once"),
     RequestTimeout("h:1", 3000),
+    NoReply("orders", "7F00", 3000),
     ConnectionLost("h:1", "closed by the peer"),
     TooManyRequests("h:1", 10),
 ]
@@ -107,6 +123,26 @@ def test_the_sentence_is_the_fact_and_then_the_next_step() -> None:
         "x was done by a, b but not by c (down); not by d (full); "
         "do it again once all of them can: what is done stays as it is"
     )
+
+
+def test_a_failed_send_tells_who_was_tried_and_what_that_means() -> None:
+    failed = SendFailed("orders", 2, 3001, ("a", "b"), 10002, "no answer from h:1", True)
+    refused = SendFailed("orders", 1, 7, (), 10001, "cannot reach h:1", False)
+
+    assert str(failed) == (
+        "not sent to topic 'orders' in 2 tries (a, b) and 3001 ms: no answer from h:1; "
+        "it may be stored all the same: consumers could get it twice"
+    )
+    assert str(refused) == "not sent to topic 'orders' in 1 try and 7 ms: cannot reach h:1"
+
+
+def test_the_cause_of_a_failed_send_is_the_error_of_its_last_try() -> None:
+    last = ConnectionLost("h:1", "closed")
+
+    with pytest.raises(SendFailed) as raised:
+        raise SendFailed("orders", 1, 7, ("a",), 10001, str(last), True) from last
+
+    assert raised.value.cause is last
 
 
 def test_a_bare_error_of_the_root_class_keeps_its_text() -> None:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Compiled twin of ``codec.command.decode_frames``.
+"""Compiled twins of ``codec.command.decode_frames`` and ``codec.record.parse_records``.
 
 Theory of operation: the code here handles what real clients send, written the way they write it,
 and steps aside for everything else. A scanner that meets anything unusual (an escape it does not
@@ -13,8 +13,10 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcmp
 
 from cometmq._fast.headers cimport Layout, layout_of, read_binary, read_json
+from cometmq._fast.records cimport END, Found, Text, measure_record
 from cometmq._fast.scanner cimport (
     V_ESCAPED_TEXT,
     V_NULL,
@@ -34,6 +36,7 @@ from cometmq._fast.scanner cimport (
     skip_object,
     take,
 )
+from cometmq._fast.words cimport load64
 
 
 cdef extern from "Python.h":
@@ -47,6 +50,8 @@ cdef enum:
 
 cdef object _command_type = None
 cdef object _plain_frame = None
+cdef object _record_type = None
+cdef object _plain_records = None
 cdef dict _languages = {}
 cdef dict _layouts = {}
 cdef PyObject *_layout_by_code[CODES_MAX]
@@ -60,14 +65,18 @@ cdef inline object number_of(int64_t value):
     return value
 
 
-def bind(command_type, plain_frame, dict languages, dict header_types):
+def bind(
+    command_type, plain_frame, record_type, plain_records, dict languages, dict header_types
+):
     """Receive what lies in the layer above; called once by ``codec.core``.
 
     Requests with a code in ``header_types`` get their typed header while their bytes are at hand.
     """
-    global _command_type, _plain_frame, _languages
+    global _command_type, _plain_frame, _record_type, _plain_records, _languages
     _command_type = command_type
     _plain_frame = plain_frame
+    _record_type = record_type
+    _plain_records = plain_records
     _languages = languages
     for code, header_type in header_types.items():
         layout = _layouts[code] = layout_of(header_type)
@@ -287,3 +296,70 @@ cdef object language_code(Value *language):
     name = PyBytes_FromStringAndSize(<const char *>language.begin, language.end - language.begin)
     found = PyDict_GetItem(_languages, name)
     return None if found == NULL else <object>found
+
+
+# --- records of a pull answer ---
+
+
+cdef struct Last:
+    # Where the texts of the last record lie, which those of the next one mostly equal.
+    Text topic
+    Text born_host
+    Text store_host
+
+
+def parse_records(data):
+    """See ``codec.record.parse_records``."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        records = parse_usual(<Bytes>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return _plain_records(data) if records is None else records
+
+
+cdef list parse_usual(Bytes p, Py_ssize_t room):
+    """The records at ``p``; None when the plain code must say what is wrong with them."""
+    cdef list records = []
+    cdef Found found
+    cdef Last last
+    cdef Text part
+    cdef Bytes properties
+    topic = born_host = store_host = None
+    last.topic.size = last.born_host.size = last.store_host.size = -1
+    while room > 0:
+        if measure_record(p, room, &found) != END:
+            return None
+        part.p, part.size = p + 48, found.store_timestamp - 48
+        if is_other(&part, &last.born_host):
+            born_host = PyBytes_FromStringAndSize(<const char *>part.p, part.size)
+        part.p = p + found.store_timestamp + 8
+        part.size = found.body.p - 16 - part.p
+        if is_other(&part, &last.store_host):
+            store_host = PyBytes_FromStringAndSize(<const char *>part.p, part.size)
+        if is_other(&found.topic, &last.topic):
+            try:
+                topic = PyUnicode_DecodeUTF8(<const char *>found.topic.p, found.topic.size, NULL)
+            except UnicodeDecodeError:
+                return None
+        properties = found.topic.p + found.topic.size + 2
+        records.append(_record_type(
+            found.size, <int32_t>load32(p + 4), <int32_t>load32(p + 8), <int32_t>load32(p + 12),
+            <int32_t>load32(p + 16), <int64_t>load64(p + 20), <int64_t>load64(p + 28),
+            found.sys_flag, <int64_t>load64(p + 40), born_host,
+            <int64_t>load64(p + found.store_timestamp), store_host,
+            <int32_t>load32(found.body.p - 16), <int64_t>load64(found.body.p - 12),
+            PyBytes_FromStringAndSize(<const char *>found.body.p, found.body.size), topic,
+            PyBytes_FromStringAndSize(<const char *>properties, p + found.size - properties),
+        ))
+        p += found.size
+        room -= found.size
+    return records
+
+
+cdef inline bint is_other(const Text *part, Text *last) noexcept:
+    """Whether a text differs from the one before it, which it becomes."""
+    cdef bint other = part.size != last.size or memcmp(part.p, last.p, part.size) != 0
+    last[0] = part[0]
+    return other

@@ -58,6 +58,7 @@ cdef class LogTail:
     """See ``codec.tails.LogTail``."""
 
     cdef public object target, now_ns, make_result, ok
+    cdef readonly tuple fresh  # nothing: reading a record again takes no longer
     cdef public int64_t base, end, timestamp
     cdef public Py_ssize_t position, attention, room_end, body_bytes_max, record_bytes_max
 
@@ -67,6 +68,7 @@ cdef class LogTail:
         self.now_ns = now_ns
         self.make_result = make_result
         self.ok = ok
+        self.fresh = ()
 
     def append(self, message, QueueTail queue not None):
         """See ``codec.tails.LogTail.append``."""
@@ -183,9 +185,9 @@ cdef class IndexTail:
 
 def dispatch(
     data, Py_ssize_t begin, Py_ssize_t end, int64_t base, Py_ssize_t limit, dict queues,
-    list touched, IndexTail index,
+    list touched, IndexTail index, fresh,
 ):
-    """See ``codec.tails.dispatch``."""
+    """See ``codec.tails.dispatch``; ``fresh`` is not needed here."""
     cdef Py_buffer view, room
     cdef bint has_room = index is not None
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)

@@ -6,6 +6,7 @@ general writer, made of sample facts, and write others by putting facts between 
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from operator import add
 from typing import Final, NamedTuple
 
 MESSAGE_ID, UNIQUE_KEY, OPAQUE, NOTHING = range(4)
@@ -50,14 +51,18 @@ def cut(frame: bytes, serialization: int) -> list[Piece]:
 
 
 def json_writer(
-    pieces: Sequence[Piece], kinds: Sequence[int]
+    pieces: Sequence[Piece], kinds: Sequence[int], forms: Mapping[int, str] | None = None
 ) -> Callable[[tuple[str | int, ...], int], bytes]:
-    """What writes heads in JSON, from facts of these kinds in this order and the body's size."""
+    """What writes heads in JSON, from facts of these kinds in this order and the body's size.
+
+    ``forms`` say how facts of some kinds are written, as ``%`` wants it.
+    """
     assert [kind for _, kind in pieces] == [*kinds, NOTHING], pieces
     # Each form of a fact is ASCII, so that characters are bytes.
     first, *others = (literal for literal, _ in pieces)
     literals = [literal.decode("latin-1") for literal in (first[_PREFIX_BYTES:], *others)]
-    text = "%s".join(literal.replace("%", "%%") for literal in literals)
+    shown = [(forms or {}).get(kind, "%s") for kind in kinds]
+    text = "".join(map(add, (literal.replace("%", "%%") for literal in literals), [*shown, ""]))
 
     def write(facts: tuple[str | int, ...], body_bytes: int) -> bytes:
         head = (text % facts).encode("latin-1")

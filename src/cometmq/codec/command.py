@@ -13,7 +13,8 @@ import msgspec
 from cometmq.codec import binary_header, json_header
 from cometmq.codec.codes import VERSION, LanguageCode, language_from
 from cometmq.codec.frame import PREFIX_BYTES, Buffer, Frame, locate, prefix
-from cometmq.codec.headers.base import Header
+from cometmq.codec.headers.base import Header, Texts
+from cometmq.codec.usual_json import DECODERS, START_BYTES
 from cometmq.errors import RemoteProtocolError
 from cometmq.model.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 
@@ -44,8 +45,9 @@ class Command(msgspec.Struct, gc=False):
     """One request or response.
 
     ``code`` is a request code, or a response code when ``is_response``. ``ext`` is private to the
-    codecs: wire bytes, a dictionary, or None when the header has no ext fields. So is ``header``:
-    the typed form where the compiled core has already made it; ask ``codec.core.read``.
+    codecs: wire bytes, texts, a dictionary, or None when the header has no ext fields. So are
+    ``header``, the typed form where it is already there (ask ``codec.core.read``), and ``written``,
+    the whole header as it came where the ext fields are texts.
     """
 
     code: int
@@ -55,9 +57,10 @@ class Command(msgspec.Struct, gc=False):
     flag: int = 0
     remark: str | None = None
     serialization: int = Serialization.JSON
-    ext: dict[str, str] | bytes | None = None
+    ext: dict[str, str] | bytes | Texts | None = None
     body: bytes = b""
     header: Header | None = None
+    written: bytes = b""
 
     @property
     def is_response(self) -> bool:
@@ -76,8 +79,13 @@ class Command(msgspec.Struct, gc=False):
             return ext
         if ext is None:
             return {}
-        parse = json_header.parse_ext if self.serialization == 0 else binary_header.parse_ext
-        fields = parse(ext)
+        if isinstance(ext, Texts):
+            fields = json_header.parse_ext(bytes(json_header.decode(self.written).ext))
+            self.written = b""
+        elif self.serialization == 0:
+            fields = json_header.parse_ext(ext)
+        else:
+            fields = binary_header.parse_ext(ext)
         self.ext = fields
         return fields
 
@@ -147,7 +155,7 @@ def decode_frames(
                 break
             try:
                 header = bytes(data[position + PREFIX_BYTES : body])
-                commands.append(_decode_json(header, bytes(data[body:frame_end])))
+                commands.append(decode_json(header, bytes(data[body:frame_end])))
             except RemoteProtocolError:
                 break
             position = frame_end
@@ -176,14 +184,41 @@ def decode_frame(data: Buffer, frame: Frame) -> Command:
     header = bytes(data[frame.header : frame.body])
     body = bytes(data[frame.body : frame.end])
     if frame.serialization == 0:
-        return _decode_json(header, body)
+        return decode_json(header, body)
     if frame.serialization == 1:
         code, language, version, opaque, flag, remark, entries = binary_header.decode(header)
         return Command(code, language, version, opaque, flag, remark, 1, entries or None, body)
     raise RemoteProtocolError(f"unknown header serialization {frame.serialization}")
 
 
-def _decode_json(header: bytes, body: bytes) -> Command:
+def decode_json(header: bytes, body: bytes) -> Command:
+    """The command with this JSON header, read the short way if it is a usual one."""
+    decode_usual = DECODERS.get(header[:START_BYTES])
+    if decode_usual is not None:
+        try:
+            usual = decode_usual(header)
+            language = _LANGUAGES[usual.language]
+        except (msgspec.MsgspecError, ValueError, KeyError, RecursionError):
+            pass  # not so usual
+        else:
+            return Command(
+                usual.code,
+                language,
+                usual.version,
+                usual.opaque,
+                usual.flag,
+                usual.remark,
+                0,
+                usual.ext,
+                body,
+                None,
+                header,
+            )
+    return decode_any_json(header, body)
+
+
+def decode_any_json(header: bytes, body: bytes) -> Command:
+    """The command with this JSON header, whatever is in it."""
     got = json_header.decode(header)
     ext = bytes(got.ext)
     written = got.language

@@ -25,7 +25,7 @@ from cometmq.codec import tails as plain_tails
 from cometmq.codec.codes import VERSION, LanguageCode
 from cometmq.codec.command import LANGUAGE, Command
 from cometmq.codec.frame import prefix
-from cometmq.codec.headers.base import FieldKind, Header, fields, text_form
+from cometmq.codec.headers.base import FieldKind, Header, Texts, fields, text_form
 from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
 from cometmq.errors import ProtocolError
@@ -46,6 +46,7 @@ __all__ = [
     "encode_record_into",
     "measure_batch",
     "pack_entry_into",
+    "parse_records",
     "plain_encode_head",
     "plain_read",
     "put_index_entries",
@@ -71,7 +72,10 @@ def plain_read(command: Command, header_type: type[H]) -> H:
     if type(known) is header_type:
         return known
     ext, header = command.ext, None
-    if type(ext) is bytes and command.serialization == 0:
+    if isinstance(ext, Texts):
+        if ext.header is header_type:
+            header = text_form(header_type).read(ext)
+    elif type(ext) is bytes and command.serialization == 0:
         header = text_form(header_type).read_json(ext)
     # Kept, because what the quick ways decline is looked at again.
     command.header = header = header or header_type.from_ext(command.ext_fields)
@@ -128,6 +132,7 @@ read = plain_read
 read_sent_properties: SentPropertiesReader = plain_sent_properties.read
 encode_head = plain_encode_head
 encode_record_into = plain_record.encode_into
+parse_records = plain_record.parse_records
 pack_entry_into = plain_queue_entry.pack_into
 scan_entries = plain_queue_entry.scan
 count_entries = plain_queue_entry.count
@@ -156,7 +161,14 @@ if os.environ.get("COMETMQ_PURE") != "1":
     else:
         # The compiled modules lie below this layer, so they are handed what they need from it.
         headers.bind(_describe, plain_sent_properties.read)
-        frames.bind(Command, plain_command.decode_next, _LANGUAGES, _HOT_REQUESTS)
+        frames.bind(
+            Command,
+            plain_command.decode_next,
+            plain_record.Record,
+            plain_record.parse_records,
+            _LANGUAGES,
+            _HOT_REQUESTS,
+        )
         heads.bind(
             msgspec.structs.astuple, plain_encode_head, int(LANGUAGE), LANGUAGE.name, VERSION
         )
@@ -181,6 +193,7 @@ if os.environ.get("COMETMQ_PURE") != "1":
         )
         tails.bind(msgspec.structs.astuple, plain_sends.pieces, plain_pulls.pieces, ProtocolError)
         decode_frames = frames.decode_frames
+        parse_records = frames.parse_records
         read = headers.read
         read_sent_properties = headers.read_sent_properties
         encode_head = heads.encode_head

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from cometmq.codec import properties as message_properties
 from cometmq.codec.index_entry import key_text, tag_text
 from cometmq.codec.java import ascii_index_hash, index_hash
-from cometmq.codec.properties import Property, find_value
+from cometmq.codec.properties import KEYS_MARK, TAGS_MARK, Property, find_value
 from cometmq.codec.queue_entry import tags_code
 from cometmq.codec.record import (
     MAGIC_BLANK,
@@ -53,8 +53,6 @@ offset, sys flag, store timestamp, body length."""
 _USUAL_HEAD_BYTES: Final = _USUAL_HEAD.size
 _HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
 _UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
-_KEYS_MARK: Final = b"KEYS\x01"
-_TAGS_MARK: Final = b"TAGS\x01"
 _CACHED_TAG_BYTES_MAX: Final = 64
 
 SECTOR_BYTES: Final = 512
@@ -148,10 +146,30 @@ def usual_digest(data: bytes, position: int, base: int) -> Digest | None:
     topic = _topic(topic_bytes)
     if topic is None:
         return None
-    code, hashes = _usual_hashes(topic_bytes, data, begin, end)
+    code, hashes = usual_hashes(
+        topic_bytes,
+        find_value(data, begin, end, _UNIQUE_KEY_MARK),
+        find_value(data, begin, end, KEYS_MARK),
+        find_value(data, begin, end, TAGS_MARK),
+    )
     return (
         topic, queue_id, queue_offset, physical_offset, size, sys_flag, stored, code, hashes
     )  # fmt: skip
+
+
+def usual_hashes(
+    topic: bytes, unique_key: bytes, keys: bytes, tags: bytes
+) -> tuple[int, tuple[int, ...]]:
+    """Return tags code and key hashes of a message with these properties; empty ones are none."""
+    code = 0
+    hashes: tuple[int, ...] = (_key_hash(topic, unique_key),) if unique_key else ()
+    if keys:
+        hashes += tuple([_key_hash(topic, key) for key in keys.split(b" ") if key])
+    if tags:
+        is_short = len(tags) <= _CACHED_TAG_BYTES_MAX
+        code, tag = _known_tag_hashes(topic, tags) if is_short else _tag_hashes(topic, tags)
+        hashes += (tag,)
+    return code, hashes
 
 
 def key_hash(topic: str, key: str) -> int:
@@ -190,21 +208,6 @@ def _topic(data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\0" in topic else topic
-
-
-def _usual_hashes(topic: bytes, data: bytes, begin: int, end: int) -> tuple[int, tuple[int, ...]]:
-    """Return tags code and key hashes of a message with the properties ``data[begin:end]``."""
-    code = 0
-    hashes: tuple[int, ...] = ()
-    if key := find_value(data, begin, end, _UNIQUE_KEY_MARK):
-        hashes = (_key_hash(topic, key),)
-    if keys := find_value(data, begin, end, _KEYS_MARK):
-        hashes += tuple([_key_hash(topic, key) for key in keys.split(b" ") if key])
-    if tags := find_value(data, begin, end, _TAGS_MARK):
-        is_short = len(tags) <= _CACHED_TAG_BYTES_MAX
-        code, tag = _known_tag_hashes(topic, tags) if is_short else _tag_hashes(topic, tags)
-        hashes += (tag,)
-    return code, hashes
 
 
 def _key_hash(topic: bytes, key: bytes) -> int:

@@ -104,6 +104,11 @@ class Property:
     CRC32: Final = "__CRC32#"
 
 
+KEYS_MARK: Final = (Property.KEYS + NAME_END).encode()
+TAGS_MARK: Final = (Property.TAGS + NAME_END).encode()
+"""By which ``find_value`` finds them."""
+
+
 def decode(data: str | ReadableBuffer) -> dict[str, str]:
     """Return the properties in the order of their first appearance. Never raises."""
     text = data if isinstance(data, str) else str(data, "utf-8", "replace")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from operator import add
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import astuple
@@ -26,7 +25,6 @@ from cometmq.codec.answer_pieces import (
     json_writer,
 )
 from cometmq.codec.headers.pull import PullMessage
-from cometmq.codec.java import INT32_MAX
 from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.errors import ProtocolError
 
@@ -76,6 +74,8 @@ class LogFile(Protocol):
 
     begin: int
     view: memoryview
+    mapping: mmap
+    """What ``view`` shows; bytes are cut out of it sooner."""
 
 
 class Log(Protocol):
@@ -292,25 +292,23 @@ def _all_of(
     if count <= 0:
         return None
     values = _entries(count).unpack_from(buffer, start)
-    places, sizes = values[::3], values[1::3]
-    base, view = file.begin, file.view
-    end = min(log_end, base + view.nbytes)
-    if min(sizes) <= 0 or max(sizes) == INT32_MAX:
+    places, sizes = values[::2], values[1::2]
+    base, mapping, last = file.begin, file.mapping, places[-1]
+    end = min(log_end, base + file.view.nbytes)
+    if min(places) < max(base, log_begin, warm_begin) or max(places) > last:
         return None
-    if min(places) < max(base, log_begin, warm_begin) or max(places) + max(sizes) > end:
+    # Sizes that are possible and have this sum are all small enough.
+    if min(sizes) <= 0 or sum(sizes) > min(limits[1], JOINED_BYTES_MAX) or last + sizes[-1] > end:
         return None
-    if sum(sizes) > min(limits[1], JOINED_BYTES_MAX):
-        return None
-    begins = [place - base for place in places]
-    ends = map(add, begins, sizes)
-    joined = b"".join([view[begin:end] for begin, end in zip(begins, ends, strict=True)])
-    return joined, count, count
+    begins = [place - base for place in places] if base else places
+    parts = [mapping[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
+    return b"".join(parts), count, count
 
 
 @functools.cache
 def _entries(count: int) -> struct.Struct:
-    """So many entries of a queue, as one tuple."""
-    return struct.Struct(">" + "qiq" * count)
+    """Where so many entries of a queue lead, and the size of what is there."""
+    return struct.Struct(">" + "qi8x" * count)
 
 
 def pieces(answer: Answer, serialization: int) -> list[Piece]:

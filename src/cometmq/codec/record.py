@@ -58,14 +58,14 @@ _HOSTS_BYTES = tuple(
     for born in (HOST_V4_BYTES, HOST_V6_BYTES)
 )
 """How long born host and store host are, by the two IPv6 bits of the sys flag."""
-_HEAD_TO_BODY = tuple(
+HEAD_TO_BODY = tuple(
     struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in _HOSTS_BYTES
 )
 """Everything before the body, by the same bits."""
 _FIELDS_BEFORE_BODY = 14
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_POSITION = 36
-RECORD_BYTES_MIN: Final = _HEAD_TO_BODY[0].size + 3
+RECORD_BYTES_MIN: Final = HEAD_TO_BODY[0].size + 3
 """A record with empty body, topic and properties."""
 
 _TOPIC_LENGTH_BYTES = {MAGIC_V1: 1, MAGIC_V2: 2}
@@ -114,7 +114,7 @@ def record_bytes(
     magic: int = MAGIC_V1,
 ) -> int:
     """Return the size of a record; lengths are in bytes."""
-    fixed = _HEAD_TO_BODY[sys_flag >> 4 & 3].size
+    fixed = HEAD_TO_BODY[sys_flag >> 4 & 3].size
     return fixed + body_length + _TOPIC_LENGTH_BYTES[magic] + topic_length + 2 + properties_length
 
 
@@ -196,7 +196,7 @@ def assemble(
     tail = _pack_tail(magic, topic, properties)
     try:
         # Packed here and not by ``_pack``, which would have to take fifteen arguments once more.
-        head = _HEAD_TO_BODY[sys_flag >> 4 & 3].pack(
+        head = HEAD_TO_BODY[sys_flag >> 4 & 3].pack(
             size,
             magic,
             crc32(body) & 0x7FFFFFFF,
@@ -235,7 +235,7 @@ def encode(record: Record) -> bytes:
         raise LocalProtocolError(f"record says it has {record.size} bytes but needs {size}")
     _require_hosts(record.sys_flag, record.born_host, record.store_host)
     tail = _pack_tail(record.magic, topic, record.properties)
-    layout = _HEAD_TO_BODY[record.sys_flag >> 4 & 3]
+    layout = HEAD_TO_BODY[record.sys_flag >> 4 & 3]
     head = _pack(layout, *msgspec.structs.astuple(record)[:_FIELDS_BEFORE_BODY], body_length)
     return b"".join((head, record.body, *tail))
 
@@ -296,11 +296,24 @@ def parse_all(data: ReadableBuffer) -> Iterator[Record]:
     with memoryview(data) as view:
         position = 0
         while position < view.nbytes:
-            record = parse(view, position)
-            if isinstance(record, Blank):
-                raise RemoteProtocolError(f"blank at {position} between pulled records")
+            record = _parse_pulled(view, position)
             yield record
             position += record.size
+
+
+def parse_records(data: ReadableBuffer) -> list[Record]:
+    """What ``list(parse_all(data))`` returns or raises, sooner.
+
+    The usual record is cut out of ``data`` here; any other is left to ``parse_all``'s way.
+    """
+    content = data if type(data) is bytes else bytes(data)
+    records: list[Record] = []
+    position = 0
+    while position < len(content):
+        record = _cut_usual(content, position) or _parse_pulled(content, position)
+        records.append(record)
+        position += record.size
+    return records
 
 
 def pack_host(ip: str, port: int) -> bytes:
@@ -367,6 +380,44 @@ def verify_property_crc(data: ReadableBuffer, position: int = 0) -> bool:
     return record.properties.endswith(_property_crc(crc))
 
 
+def _parse_pulled(data: ReadableBuffer, position: int) -> Record:
+    record = parse(data, position)
+    if isinstance(record, Blank):
+        raise RemoteProtocolError(f"blank at {position} between pulled records")
+    return record
+
+
+def _cut_usual(data: bytes, position: int) -> Record | None:
+    """The record at ``position`` if it is one of V1, None for anything else."""
+    try:
+        hosts = data[position + _SYS_FLAG_POSITION + 3] >> 4 & 3
+        fields = HEAD_TO_BODY[hosts].unpack_from(data, position)
+        body_begin = position + HEAD_TO_BODY[hosts].size
+        body_end = body_begin + fields[_FIELDS_BEFORE_BODY]
+        topic_end = body_end + 1 + data[body_end]
+        properties_begin = topic_end + 2
+        end = properties_begin + (data[topic_end] << 8 | data[topic_end + 1])
+    except (IndexError, struct.error):
+        return None
+    # No part is negative, so all of them lie within the record when they end where it does.
+    if (
+        fields[0] != end - position
+        or fields[1] != MAGIC_V1
+        or body_end < body_begin
+        or topic_end - body_end > TOPIC_BYTES_MAX + 1
+        or end - properties_begin > PROPERTIES_BYTES_MAX
+        or end > len(data)
+    ):
+        return None
+    values: tuple[Any, ...] = (
+        *fields[:_FIELDS_BEFORE_BODY],
+        data[body_begin:body_end],
+        _decode_topic(data[body_end + 1 : topic_end]),
+        data[properties_begin:end],
+    )
+    return Record(*values)
+
+
 def _parse_record(view: memoryview, position: int, check_crc: bool, with_body: bool) -> Record:
     fields, body_end = _parse_head(view, position)
     size, magic, body_crc = fields[:3]
@@ -395,7 +446,7 @@ def _parse_head(view: memoryview, position: int) -> tuple[tuple[Any, ...], int]:
     if size < RECORD_BYTES_MIN:
         raise RemoteProtocolError(f"record of {size} bytes, the least is {RECORD_BYTES_MIN}")
     (sys_flag,) = _SYS_FLAG.unpack_from(view, position + _SYS_FLAG_POSITION)
-    layout = _HEAD_TO_BODY[sys_flag >> 4 & 3]
+    layout = HEAD_TO_BODY[sys_flag >> 4 & 3]
     if layout.size > size:
         raise _too_short(size, layout.size)
     fields = layout.unpack_from(view, position)

@@ -7,7 +7,15 @@ broker's own. That case is one pass over the text; for the others ``Asks`` says 
 import enum
 from typing import TypeAlias
 
-from cometmq.codec.properties import NAME_END, TRANSIENT_PREFIX, VALUE_END, Property
+from cometmq.codec.properties import (
+    KEYS_MARK,
+    NAME_END,
+    TAGS_MARK,
+    TRANSIENT_PREFIX,
+    VALUE_END,
+    Property,
+    find_value,
+)
 
 
 class Asks(enum.IntFlag):
@@ -26,6 +34,9 @@ class Asks(enum.IntFlag):
 
 Sent: TypeAlias = tuple[int, str | None, bytes]
 """``asks`` as a plain number, the unique key if there is one, and the bytes to store."""
+
+Marks: TypeAlias = tuple[bytes, bytes]
+"""What a message can be found by besides its unique key: keys and tags, empty without any."""
 
 _UNIQUE_KEY = -1
 _WAIT = -2
@@ -46,6 +57,15 @@ _MEANINGS = {
 
 REWRITTEN = frozenset(name for name, meaning in _MEANINGS.items() if meaning == Asks.REWRITE)
 """Names that are never stored as they came: the broker sets these itself or leaves them out."""
+
+_UNIQUE_KEY_MARK = Property.UNIQ_KEY + NAME_END
+_VALUE_END = ord(VALUE_END)
+_UNKNOWN = (b"unknown", b"")
+_KNOWN_CHARACTERS_MAX = 128
+_KNOWN_MAX = 1024
+_known: dict[str, Marks | None] = {}
+"""The properties besides the unique key are often the same for all messages of a producer: what was
+found in them is kept. There is a bound to how many they are, and to how long."""
 
 _NO_WAIT = int(Asks.NO_WAIT)  # plain numbers: operators of a Flag take a microsecond each
 _REWRITE = int(Asks.REWRITE)
@@ -72,8 +92,48 @@ def read(text: str, addition: bytes) -> Sent:
         data = text.encode()
     except UnicodeEncodeError:
         return asks | int(Asks.NOT_TEXT), unique_key, b""
-    separator = b"" if not data or text.endswith(VALUE_END) else b"\x02"
-    return asks, unique_key, data + separator + addition
+    return asks, unique_key, extended(data, addition)
+
+
+def extended(data: bytes, addition: bytes) -> bytes:
+    """Properties as they came, and ``addition`` behind them."""
+    return data + addition if not data or data[-1] == _VALUE_END else data + b"\x02" + addition
+
+
+def usual(text: str) -> tuple[str, Marks] | None:
+    """The unique key and the other keys of a send that asks for nothing more than to be stored.
+
+    None when there is no unique key, when it asks for more, and when that is not soon told: what
+    there is, ``read`` says. To wait for the disk, or not to, is nothing more.
+    """
+    begin = text.find(_UNIQUE_KEY_MARK)
+    value_begin = begin + len(_UNIQUE_KEY_MARK)
+    end = text.find(VALUE_END, value_begin)
+    if begin < 0 or end <= value_begin:
+        return None
+    others = text[end + 1 :]
+    if begin:
+        if text[begin - 1] != VALUE_END:
+            return None
+        others = text[:begin] + others
+    marks = _known.get(others, _UNKNOWN)
+    if marks is _UNKNOWN:
+        marks = _look_at(others)
+    return None if marks is None else (text[value_begin:end], marks)
+
+
+def _look_at(text: str) -> Marks | None:
+    """Keys and tags in properties without a unique key; None when they ask for something."""
+    asks, unique_key, data = read(text, b"")
+    marks = None
+    if not asks & ~_NO_WAIT and unique_key is None:
+        size = len(data)
+        marks = find_value(data, 0, size, KEYS_MARK), find_value(data, 0, size, TAGS_MARK)
+    if len(text) <= _KNOWN_CHARACTERS_MAX:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[text] = marks
+    return marks
 
 
 def _has_transient(text: str) -> bool:

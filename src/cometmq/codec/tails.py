@@ -7,7 +7,8 @@ the tails is what the loops need, everything else is the store's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cometmq.codec import digest, index_entry, queue_entry, record
 from cometmq.codec.queue_entry import ENTRY_BYTES
@@ -15,7 +16,7 @@ from cometmq.errors import LocalProtocolError
 from cometmq.model.limits import PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from mmap import mmap
 
     from _typeshed import ReadableBuffer
@@ -24,7 +25,7 @@ UNQUEUED = 0x4
 """Bit of the sys flag of prepared and rolled-back messages, which have no place in their queue."""
 _ROLLBACK = 0xC
 _WINDOW_BYTES = 1 << 16
-"""How much of the log is looked at as bytes at a time: slices of a view are slow to make."""
+_NO_QUEUES: Final[Mapping[int, Any]] = {}
 
 
 class QueueTail:
@@ -40,10 +41,14 @@ class QueueTail:
         "next_offset",
         "ready_end",
         "topic_bytes",
+        "topic_field",
     )
 
     def __init__(self, topic_bytes: bytes) -> None:
         self.topic_bytes = topic_bytes
+        # The topic with its length, as it is in a record of version 1; empty if it is too long.
+        size = len(topic_bytes)
+        self.topic_field = bytes((size,)) + topic_bytes if size <= TOPIC_BYTES_MAX else b""
         # Offset the next message of the queue gets when it is appended to the log.
         self.next_offset = 0
         # End of the entries that are there.
@@ -59,6 +64,27 @@ class QueueTail:
         self.is_hot = False
         # Got entries in the dispatch under way.
         self.is_touched = False
+
+    def waits_for(self, queue_offset: int, physical_offset: int) -> bool:
+        """Whether this is the record that has its place next, and there is room for its entry."""
+        return (
+            queue_offset == self.max_offset
+            and physical_offset >= self.max_physical
+            and self.buffer_begin <= queue_offset * ENTRY_BYTES < self.ready_end
+            and self.buffer is not None
+        )
+
+    def enter(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """Write the entry of the record that has its place next."""
+        assert self.buffer is not None
+        offset = self.max_offset
+        position = offset * ENTRY_BYTES - self.buffer_begin
+        queue_entry.LAYOUT.pack_into(self.buffer, position, physical_offset, size, tags_code)
+        self.max_physical = physical_offset + size
+        self.max_offset = offset = offset + 1
+        if self.next_offset < offset:
+            self.next_offset = offset
+        self.is_hot = True
 
 
 class StorableMessage(Protocol):
@@ -94,6 +120,7 @@ class LogTail:
         "base",
         "body_bytes_max",
         "end",
+        "fresh",
         "make_result",
         "now_ns",
         "ok",
@@ -129,6 +156,19 @@ class LogTail:
         # End of the log, and the store time of its last message.
         self.end = 0
         self.timestamp = 0
+        # Digests of records that were written last, in their order and perhaps not all of them.
+        self.fresh: deque[digest.Digest] = deque()
+
+    def has_room(self, size: int, body_bytes: int, properties_bytes: int) -> bool:
+        """Whether a record of these sizes can simply be written."""
+        position = self.position
+        return (
+            position < self.attention
+            and position + size <= self.room_end
+            and size <= self.record_bytes_max
+            and body_bytes <= self.body_bytes_max
+            and properties_bytes <= PROPERTIES_BYTES_MAX
+        )
 
     def append(self, message: StorableMessage, queue: QueueTail) -> Any:
         """Write a record and move on; return a result with its log position, the end of the log,
@@ -141,14 +181,7 @@ class LogTail:
         topic, position, target = queue.topic_bytes, self.position, self.target
         magic = record.MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX else record.MAGIC_V2
         size = record.record_bytes(len(body), len(topic), len(properties), sys_flag, magic)
-        if (
-            target is None
-            or position >= self.attention
-            or position + size > self.room_end
-            or size > self.record_bytes_max
-            or len(body) > self.body_bytes_max
-            or len(properties) > PROPERTIES_BYTES_MAX
-        ):
+        if target is None or not self.has_room(size, len(body), len(properties)):
             return None
         now_ms = self.now_ns() // 1_000_000
         queue_offset = 0 if sys_flag & UNQUEUED else queue.next_offset
@@ -239,38 +272,39 @@ def dispatch(
     queues: dict[str, dict[int, QueueTail]],
     touched: list[QueueTail],
     index: IndexTail | None,
+    fresh: deque[digest.Digest],
 ) -> tuple[int, int, int]:
     """Enter the records in ``data[begin:end]`` into queues and index, as long as it is simple.
 
     Simple is a record whose queue is known, waits for exactly this offset and has room, and for
     whose keys the index has room (``index`` None: there is none). It ends before the first other
     one, and after ``limit``. Queues that got entries go to ``touched``, each once until its
-    ``is_touched`` is taken back. Returns how far it came, how many records it were, and the store
-    time of the last (0: none).
+    ``is_touched`` is taken back. ``fresh`` are digests that need not be read again, see
+    ``LogTail``; those of records that are passed are taken out. Returns how far it came, how many
+    records it were, and the store time of the last (0: none).
     """
     timestamp = 0
     count = 0
-    usual_digest = digest.usual_digest
     with memoryview(data) as view:
-        window, window_begin, window_end = b"", begin, begin
+        window = _Window(view, base, end)
         while count < limit and begin < end:
-            if window_end < min(end, begin + _WINDOW_BYTES // 2):
-                window_begin, window_end = begin, min(end, begin + _WINDOW_BYTES)
-                window = bytes(view[begin:window_end])
-            found = usual_digest(window, begin - window_begin, base + window_begin)
-            found = found or _digest_at(view, begin, end, base)
+            place = base + begin
+            while fresh and fresh[0][3] < place:
+                fresh.popleft()  # it was entered on another way
+            is_fresh = fresh and fresh[0][3] == place
+            found = fresh.popleft() if is_fresh else window.digest_at(begin)
             if found is None:
                 break
             topic, queue_id, queue_offset, physical_offset, size, sys_flag, stored, code, _ = found
             queue = None
             if not sys_flag & UNQUEUED:
-                queue = queues.get(topic, {}).get(queue_id)
-                if queue is None or not _is_next(queue, queue_offset, physical_offset):
+                queue = queues.get(topic, _NO_QUEUES).get(queue_id)
+                if queue is None or not queue.waits_for(queue_offset, physical_offset):
                     break
             if index is not None and not index.put(found):
                 break
             if queue is not None:
-                _enter(queue, physical_offset, size, code)
+                queue.enter(physical_offset, size, code)
                 if not queue.is_touched:
                     queue.is_touched = True
                     touched.append(queue)
@@ -280,27 +314,25 @@ def dispatch(
     return begin, count, timestamp
 
 
-def _digest_at(data: memoryview, begin: int, end: int, base: int) -> digest.Digest | None:
-    digests = digest.walk(data, begin, end, base, 1, False).digests
-    return digests[0] if digests else None
+class _Window:
+    """A stretch of the log, looked at as bytes: slices of a view are slow to make."""
 
+    def __init__(self, view: memoryview, base: int, end: int) -> None:
+        self._view = view
+        self._base = base
+        self._end = end
+        self._begin = self._stop = -1
+        self._bytes = b""
 
-def _is_next(queue: QueueTail, queue_offset: int, physical_offset: int) -> bool:
-    position = queue_offset * ENTRY_BYTES
-    return (
-        queue.buffer is not None
-        and queue_offset == queue.max_offset
-        and physical_offset >= queue.max_physical
-        and queue.buffer_begin <= position < queue.ready_end
-    )
-
-
-def _enter(queue: QueueTail, physical_offset: int, size: int, tags_code: int) -> None:
-    assert queue.buffer is not None
-    position = queue.max_offset * ENTRY_BYTES - queue.buffer_begin
-    queue_entry.LAYOUT.pack_into(queue.buffer, position, physical_offset, size, tags_code)
-    queue.max_physical = physical_offset + size
-    queue.max_offset += 1
-    if queue.next_offset < queue.max_offset:
-        queue.next_offset = queue.max_offset
-    queue.is_hot = True
+    def digest_at(self, position: int) -> digest.Digest | None:
+        """The digest of the record there; None when it is none, or none that is simple to read."""
+        end = self._end
+        if not self._begin <= position or self._stop < min(end, position + _WINDOW_BYTES // 2):
+            self._begin, self._stop = position, min(end, position + _WINDOW_BYTES)
+            self._bytes = bytes(self._view[position : self._stop])
+        begin = self._begin
+        found = digest.usual_digest(self._bytes, position - begin, self._base + begin)
+        if found is not None:
+            return found
+        digests = digest.walk(self._view, position, end, self._base, 1, False).digests
+        return digests[0] if digests else None

@@ -16,6 +16,11 @@ of a folder."""
 TOPIC_V2_BYTES_MAX = 32_767
 """Topic length is a signed short in V2 records."""
 
+GROUP_CHARACTERS_MAX = 120
+"""So that the names of a group's retry and dead-letter topics fit into a record.
+
+Apache's 4.9 took 255 and then lost the retries; such a group in a file from there stays."""
+
 PROPERTIES_BYTES_MAX = 32_767
 """Property strings are stored with a signed 16-bit length."""
 

@@ -1,7 +1,7 @@
 """Follows the log and enters its records into queues and index, in order.
 
 Records are read back from the log, so that a message put here, one replicated and one found by
-recovery take the same way.
+recovery take the same way; the plain core has notes of what it has just written (ADR 21).
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ class Dispatcher:
             self._queues.tails,
             cast("list[core.QueueTail]", touched),
             index,
+            self._log.tail.fresh,
         )
         if index is not None and self._index is not None:
             self._index.take_back(index)

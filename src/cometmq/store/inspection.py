@@ -150,7 +150,7 @@ class Inspection:
 def require_store(root: Path, settings: StoreSettings, files: Files) -> None:
     """Raise NotFound unless something of a store lies below ``root``, or its log elsewhere."""
     if not root.is_dir():
-        raise NotFound("directory", str(root))
+        raise NotFound("directory", str(root), "give the directory of a store")
     names = {entry.name for entry in files.entries(root)}
     if names & set(_PARTS) or any(files.entries(Path(path)) for path in settings.log_paths):
         return

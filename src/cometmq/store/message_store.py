@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cometmq.store.watermarks import Watermarks
 
 H = TypeVar("H", "SendMessage", "PullMessage")
+_DISPATCH_SECONDS = 0.001  # for which messages that nobody waits for are gathered
 _log = get_logger(__name__)
 
 
@@ -128,6 +129,10 @@ class MessageStore:
         self._is_sync = settings.flush_mode is FlushMode.SYNC_FLUSH
         # Without a loop nothing is ever scheduled: whoever reads dispatches first.
         self._is_dispatch_scheduled = loop is None
+        # Whether somebody waits for what arrives; None: perhaps.
+        self._is_awaited: Callable[[], bool] | None = None
+        # Set while what was put waits for others to be dispatched with.
+        self._dispatch_timer: asyncio.Handle | None = None
         self._clean_timer: asyncio.Handle | None = None
         # Begin of the log when files of queues and index were last removed behind it.
         self._followed_begin = parts.log.begin
@@ -297,8 +302,8 @@ class MessageStore:
         ``tags`` are the hashes of wanted tags (a hash may be another tag's); ``accept`` sees each
         record that is left and decides.
         """
-        if self._loop is None:
-            self._dispatch_if_alone()
+        if self._loop is None or self._dispatch_timer is not None:
+            self._dispatch_if_behind()
         return self._reader.get(
             self._table.get((topic, queue_id)), offset, limits or self._limits, tags, accept
         )
@@ -343,7 +348,7 @@ class MessageStore:
         kind: KeyKind = KeyKind.KEY,
     ) -> list[int]:
         """Log positions of messages that may have the key; only hashes are compared."""
-        self._dispatch_if_alone()
+        self._dispatch_if_behind()
         if self._index is None:
             return []
         return self._index.query(
@@ -360,7 +365,7 @@ class MessageStore:
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
         """The queue offset of a store time; 0 when there is no such queue."""
-        self._dispatch_if_alone()
+        self._dispatch_if_behind()
         queue = self._table.get((topic, queue_id))
         if queue is None:
             return 0
@@ -378,12 +383,12 @@ class MessageStore:
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue itself, for looking at; its methods are the store's."""
-        self._dispatch_if_alone()
+        self._dispatch_if_behind()
         return self._table.get((topic, queue_id))
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and id of every queue, in order."""
-        self._dispatch_if_alone()
+        self._dispatch_if_behind()
         return sorted(self._table)
 
     def read_raw(self, offset: int, limit: int) -> memoryview:
@@ -446,9 +451,19 @@ class MessageStore:
         """Have ``callback`` told, on another thread, how many seconds each flush has taken."""
         self._flusher.on_flushed = callback
 
-    def on_arrival(self, callback: Callable[[set[ConsumeQueue]], None]) -> None:
-        """Have ``callback`` told, after each dispatch, which queues got messages."""
+    def on_arrival(
+        self,
+        callback: Callable[[set[ConsumeQueue]], None],
+        *,
+        is_awaited: Callable[[], bool] | None = None,
+    ) -> None:
+        """Have ``callback`` told, after each dispatch, which queues got messages.
+
+        As long as ``is_awaited`` says that nobody waits for them, up to a millisecond's messages
+        are dispatched together; who reads does not see less.
+        """
         self._dispatcher.on_arrival = callback
+        self._is_awaited = is_awaited
 
     def flush(self) -> None:
         """Block until log, queues, index and checkpoint are on disk; ``state`` tells a failure."""
@@ -558,18 +573,28 @@ class MessageStore:
         if self._index is not None:
             self._index.close()
 
-    def _dispatch_if_alone(self) -> None:
-        if self._loop is None and self.watermarks.dispatched < self.watermarks.committed:
+    def _dispatch_if_behind(self) -> None:
+        """Whoever reads finds what was put, unless the loop's next turn comes to it anyway."""
+        if self._dispatch_timer is not None:
+            self._dispatch_turn()
+        elif self._loop is None and self.watermarks.dispatched < self.watermarks.committed:
             self._dispatcher.catch_up()
             self._update_refusal()
 
     def _schedule_dispatch(self) -> None:
         assert self._loop is not None
         self._is_dispatch_scheduled = True
-        self._loop.call_soon(self._dispatch_turn)
+        if self._is_awaited is None or self._is_awaited():
+            self._loop.call_soon(self._dispatch_turn)
+        else:
+            # A dispatch costs as much for one message as for ten: a fifth of a send alone.
+            self._dispatch_timer = self._loop.call_later(_DISPATCH_SECONDS, self._dispatch_turn)
 
     def _dispatch_turn(self) -> None:
         self._is_dispatch_scheduled = False
+        if self._dispatch_timer is not None:
+            self._dispatch_timer.cancel()  # who comes before it does its work
+            self._dispatch_timer = None
         if self._is_closed:
             return
         marks = self.watermarks

@@ -5,12 +5,13 @@ The suite runs in both cores; in the compiled one these tests compare it with th
 
 import random
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
 from cometmq.codec import batch, core, digest, index_entry, queue_entry, record
 from cometmq.codec.batch import BatchItem
+from cometmq.codec.record import Record
 from cometmq.errors import LocalProtocolError, RemoteProtocolError
 
 HOST = record.pack_host("10.0.0.5", 10911)
@@ -73,6 +74,65 @@ def test_a_walk_finds_what_the_plain_walk_finds(seed: int, check_crc: bool) -> N
         for limit in (1, 3, 1000):
             expected = digest.walk(log, 0, end, base, limit, check_crc)
             assert core.walk_records(log, 0, end, base, limit, check_crc) == expected, (seed, end)
+
+
+def records_or_refusal(
+    parse: Callable[[bytes], Iterable[Record]], data: bytes
+) -> list[Record] | str:
+    try:
+        return list(parse(data))
+    except RemoteProtocolError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pulled_records_are_those_of_the_plain_reader(seed: int) -> None:
+    chance = random.Random(seed)
+    log = bytes(random_log(chance, 0))
+    walked = digest.walk(log, 0, len(log), 0, 1000, False)
+    ends = [walked.position, chance.randrange(len(log)), len(log), 0]
+
+    for data in [log[:end] for end in ends]:
+        expected = records_or_refusal(record.parse_all, data)
+        assert records_or_refusal(core.parse_records, data) == expected, (seed, len(data))
+        assert records_or_refusal(record.parse_records, data) == expected, (seed, len(data))
+
+
+@pytest.mark.parametrize("parse", [core.parse_records, record.parse_records])
+def test_every_damaged_byte_of_a_pull_is_judged_as_by_the_plain_reader(
+    parse: Callable[[bytes], list[Record]],
+) -> None:
+    log = bytearray(512)
+    size = record.encode_into(
+        log, 0, b"orders", b"body", b"K\x01v\x02", 3, 7, 0, 1, 1, HOST, HOST, 0, 0, 0, 0
+    )
+    pulled = bytes(log[:size])
+
+    for position in range(size):
+        for value in (0, 1, 0x10, 0x30, 0x7F, 0x80, 0xFF):
+            data = pulled + pulled[:position] + bytes([value]) + pulled[position + 1 :]
+            expected = records_or_refusal(record.parse_all, data)
+            assert records_or_refusal(parse, data) == expected, (position, value)
+
+
+@pytest.mark.parametrize("parse", [core.parse_records, record.parse_records])
+def test_a_pull_is_read_from_any_buffer_without_keeping_it(
+    parse: Callable[[memoryview | bytes], list[Record]],
+) -> None:
+    buffer = bytearray(1024)
+    topics = ["orders", "orders", "тема", "", "%RETRY%" + "g" * 130, "orders"]
+    end = 0
+    for topic in topics:
+        end += record.encode_into(
+            buffer, end, topic.encode(), b"", b"", 0, 0, end, 1, 1, HOST, HOST, 0, 0, 0, 0
+        )
+    del buffer[end:]
+
+    found = parse(memoryview(buffer))
+
+    assert [item.topic for item in found] == topics
+    buffer.clear()  # raises BufferError while somebody holds a view
+    assert parse(b"") == []
 
 
 @pytest.mark.parametrize("lost", [[], [2], [3], [2, 3], [4], [5]])

@@ -1,14 +1,15 @@
 """The short ways of the plain core lead where its long ways lead."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
 
+from cometmq.codec import command as commands
 from cometmq.codec import core, digest, java, json_header, record
 from cometmq.codec.command import Command
-from cometmq.codec.headers.base import FieldKind, Header, fields, text_form
+from cometmq.codec.headers.base import FieldKind, Header, exact_texts, fields, text_form
 from cometmq.codec.headers.send import SendMessageResponse, SendMessageV2
 from cometmq.errors import LocalProtocolError, RemoteProtocolError
 
@@ -96,6 +97,71 @@ def test_half_a_surrogate_pair_in_a_text_form_is_written_as_a_question_mark() ->
     written = json_header.encode(0, "PYTHON", 1, 2, 1, None, texts)
 
     assert b'"extFields":{"msgId":"?","queueId":"3","queueOffset":"5"}' in written
+
+
+FRAME = commands.encode(Command(310, ext=SEND.to_ext(), opaque=7, body=b"body"))
+
+
+def test_a_usual_request_is_read_straight_into_its_texts() -> None:
+    ((command,), _) = commands.decode_frames(FRAME)
+
+    assert type(command.ext) is exact_texts(SendMessageV2)
+    assert core.plain_read(command, SendMessageV2) == SEND
+    assert command.ext_fields == SEND.to_ext()
+
+
+JSON_CHANGES = [
+    (b'"d":"4"', b'"d":4'),
+    (b'"d":"4"', b'"d":"4.0"'),
+    (b'"d":"4"', b'"d":null'),
+    (b'"d":"4"', b'"d":"4","o":"x"'),
+    (b'"d":"4"', b'"d":"4","d":"5"'),
+    (b'"d":"4"', b'"d":"4","ns":"n","AccessKey":"k"'),
+    (b'"d":"4"', b'"d":"4","cometProducerId":"p","cometSequence":"1"'),
+    (b'"b":"orders",', b""),
+    (b'"b":"orders",', b'"z":"1","b":"orders",'),
+    (b'"a":"pg","b":"orders"', b'"b":"orders","a":"pg"'),
+    (b'"b":"orders"', b'"\\u0062":"orders"'),
+    (b'"b":"orders"', b'"b":"\xd0"'),
+    (b'"flag":0', b'"flag":"0"'),
+    (b'"flag":0', b'"flag":null'),
+    (b'"flag":0,', b""),
+    (b'"flag":0', b'"flag":0,"extra":[1,{}]'),
+    (b'"flag":0', b'"flag":0,"remark":"r"'),
+    (b'"flag":0', b'"flag":0,"remark":null'),
+    (b'"flag":0', b'"flag":0,"body":"eA==","header":null'),
+    (b'"language":"PYTHON"', b'"language":"KLINGON"'),
+    (b'"language":"PYTHON"', b'"language":7'),
+    (b'"opaque":7', b'"opaque":99999999999'),
+    (b'{"code":310,', b'{"code":310 ,'),
+    (b'{"code":310,', b'{"code":3100,'),
+    (b'{"code":310,', b'{"code":310,"code":11,'),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), JSON_CHANGES, ids=ascii)
+def test_a_header_is_read_the_same_on_the_short_and_on_the_long_way(old: bytes, new: bytes) -> None:
+    header = FRAME[8 : -len(b"body")]
+    assert header.count(old) == 1
+    header = header.replace(old, new)
+
+    def told(decode: Callable[[bytes, bytes], Command]) -> list[object]:
+        try:
+            command = decode(header, b"body")
+            header_read = read(command)
+            facts = command.code, command.language, command.version, command.opaque, command.flag
+            fields = list(command.ext_fields.items())  # in their order
+            return [*facts, command.remark, command.body, fields, header_read]
+        except RemoteProtocolError as error:
+            return [str(error)]
+
+    def read(command: Command) -> object:
+        try:
+            return core.plain_read(command, SendMessageV2)
+        except RemoteProtocolError as error:
+            return str(error)
+
+    assert told(commands.decode_json) == told(commands.decode_any_json)
 
 
 def random_record(chance: random.Random, log: bytearray) -> int:

@@ -48,11 +48,16 @@ class Log:
         self.begin = begin
         self.end = begin + count * FILE_BYTES
 
+    def holds(self, data: bytes) -> None:
+        """From here on there is one file, with this in it."""
+        file = log_file(self.begin, data)
+        self.find = lambda _: file  # type: ignore[method-assign, assignment]
+
     def find(self, offset: int) -> Any:
         begin = offset - offset % FILE_BYTES
         if not self.begin <= begin < self.end:
             return None
-        return SimpleNamespace(begin=begin, view=memoryview(log_bytes(begin, begin + FILE_BYTES)))
+        return log_file(begin, log_bytes(begin, begin + FILE_BYTES))
 
 
 class Place:
@@ -91,6 +96,10 @@ def active() -> Place:
 
 def plain() -> Place:
     return Place(pulls.PullTail, pulls.PullPlan)
+
+
+def log_file(begin: int, data: bytes) -> Any:
+    return SimpleNamespace(begin=begin, view=memoryview(data), mapping=data)
 
 
 def log_bytes(begin: int, end: int) -> bytes:
@@ -263,9 +272,7 @@ def test_many_bytes_are_left_to_the_caller() -> None:
     place = active()
     size = JOINED_BYTES_MAX + 1
     place.queues["orders"][0] = Queue([place.log.begin], size)
-    place.log.find = lambda _: SimpleNamespace(  # type: ignore[method-assign, assignment]
-        begin=place.log.begin, view=memoryview(bytes(size))
-    )
+    place.log.holds(bytes(size))
     place.log.end += size
     place.plan(wanted())
 
@@ -275,9 +282,7 @@ def test_many_bytes_are_left_to_the_caller() -> None:
 def test_large_answers_end_it_early() -> None:
     place = active()
     place.queues["orders"][0] = Queue([place.log.begin], 60_000)
-    place.log.find = lambda _: SimpleNamespace(  # type: ignore[method-assign, assignment]
-        begin=place.log.begin, view=memoryview(bytes(60_000))
-    )
+    place.log.holds(bytes(60_000))
     place.log.end += 60_000
     place.plan(wanted())
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cometmq.codec import command as commands
-from cometmq.codec import core, record, sends, tails
+from cometmq.codec import core, digest, record, sends, tails
 from cometmq.codec.codes import RequestCode
 from cometmq.codec.command import Command, CommandFlag
 from cometmq.codec.headers.send import SendMessage, SendMessageResponse, SendMessageV2
@@ -20,6 +20,32 @@ PREFIX = HOST.hex().upper()
 ADDITION = b"CLUSTER\x01c\x02"
 FILE_BYTES = 64 * 1024
 USUAL = "UNIQ_KEY\x01A1\x02TAGS\x01red\x02"
+CHOICES: dict[str, list[Any]] = {
+    "oneway": [True],
+    "topic": ["shrunk", "special"],
+    "queue_id": [1, 2, 3, -1],
+    "sys_flag": [1, 0x301, 4],
+    "born_timestamp": [-1, 0, 1_794_780_011_177, 2**63 - 1],
+    "flag": [-1, 3, 5000],
+    "reconsume_times": [None, 3, 2000],
+    "max_reconsume_times": [3],
+    "batch": [False, True],
+    "unit_mode": [False, True],
+    "properties": [
+        "",
+        USUAL + "a\x01b",
+        USUAL + "WAIT\x01false\x02",
+        USUAL + "DELAY\x013\x02",
+        "KEYS\x01a b\x02" + USUAL,
+        "UNIQ_KEY\x01\x02" + USUAL,
+        USUAL + "UNIQ_KEY\x01B2\x02",
+        "UNIQ_KEY\x01\x7f\x02",
+        "UNIQ_KEY\x01A1",
+        "NOT_UNIQ_KEY\x01A1\x02",
+        "x" * 200 + "\x02" + USUAL,
+    ],
+}
+"""What may be unusual about a send."""
 
 
 class Result(NamedTuple):
@@ -65,6 +91,12 @@ class Place:
         flags = 0x10 if len(born_host) == 20 else 0
         return self.tail.take(sent, begin, SendMessageV2, born_host, flags, heads), heads
 
+    def facts(self) -> list[Any]:
+        counts = [(topic.put_count, topic.put_bytes) for topic in self.topics.values()]
+        ends = [queue.next_offset for ids in self.queues.values() for queue in ids.values()]
+        log = self.log
+        return [log.target[:], log.position, log.end, log.timestamp, counts, ends]
+
     def written(self) -> list[record.Record]:
         with memoryview(self.log.target) as view:
             return list(record.parse_all(view[: self.log.position]))
@@ -83,16 +115,21 @@ def answer(form: int, opaque: int, message_id: str, queue: int, offset: int, key
     return core.encode_head(form, 0, opaque, 1, None, header, 0)
 
 
-def send(
-    body: bytes = b"hello", *, opaque: int = 1, form: int = 0, oneway: bool = False, **changes: Any
-) -> Command:
+def send(body: bytes = b"hello", **changes: Any) -> Command:
     """A send as it comes from the wire."""
+    ((command,), _) = core.decode_frames(sent_frame(body, **changes))
+    return command
+
+
+def sent_frame(
+    body: bytes, *, opaque: int = 1, form: int = 0, oneway: bool = False, **changes: Any
+) -> bytes:
     fields: dict[str, Any] = {
         "producer_group": "g", "topic": "orders", "default_topic": "TBW102",
         "default_topic_queue_nums": 4, "queue_id": 0, "sys_flag": 0, "born_timestamp": 5,
         "flag": 0, "properties": USUAL, **changes,
     }  # fmt: skip
-    wire = commands.encode(
+    return commands.encode(
         Command(
             RequestCode.SEND_MESSAGE_V2,
             opaque=opaque,
@@ -102,8 +139,6 @@ def send(
             body=body,
         )
     )
-    ((command,), _) = core.decode_frames(wire)
-    return command
 
 
 @pytest.mark.parametrize("form", [0, 1])
@@ -213,33 +248,91 @@ def test_a_header_that_cannot_be_read_ends_it() -> None:
     assert active().take([broken]) == (0, [])
 
 
+def random_frames(chance: random.Random) -> bytes:
+    """Sends most of which have nothing unusual, and few more than one thing."""
+    frames = []
+    for _ in range(40):
+        odd = chance.sample(sorted(CHOICES), chance.choice([0, 1, 1, 2]))
+        fields = {
+            "form": chance.choice([0, 0, 0, 1]),
+            "opaque": chance.randrange(-(2**31), 2**31),
+            "reconsume_times": 0,
+            **{name: chance.choice(CHOICES[name]) for name in odd},
+        }
+        frames.append(sent_frame(chance.randbytes(chance.choice([1, 50, 300, 301])), **fields))
+    return b"".join(frames)
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_both_cores_do_the_same(seed: int) -> None:
-    chance = random.Random(seed)
-    sent = [
-        send(
-            chance.randbytes(chance.choice([1, 50, 300, 301])),
-            opaque=chance.randrange(-(2**31), 2**31),
-            form=chance.randrange(2),
-            oneway=chance.random() < 0.1,
-            topic=chance.choice(["orders", "orders", "orders", "shrunk", "special"]),
-            queue_id=chance.choice([0, 0, 1, 2, 3]),
-            sys_flag=chance.choice([0, 0, 0, 1, 0x301, 4]),
-            flag=chance.randrange(-5, 5),
-            properties=chance.choice([USUAL, USUAL, USUAL + "a\x01b", "UNIQ_KEY\x01\x7f\x02", ""]),
-            reconsume_times=chance.choice([None, 0, 3]),
-        )
-        for _ in range(40)
-    ]
-    one, other = active(), plain()
+def test_both_cores_do_the_same_and_so_do_both_ways_of_the_plain_one(seed: int) -> None:
+    """The quick way of the plain core is for headers in their texts, the other for all."""
+    frames = random_frames(random.Random(seed))
+    read_by_active, _ = core.decode_frames(frames)
+    read_by_plain, _ = commands.decode_frames(frames)
+    read_to_fields, _ = commands.decode_frames(frames)
+    for command in read_to_fields:
+        assert command.ext_fields
+    one, other, third = active(), plain(), plain()
+
+    for begin in range(len(read_by_active)):
+        taken = one.take(read_by_active, begin)
+        assert taken == other.take(read_by_plain, begin), f"seed {seed}"
+        assert taken == third.take(read_to_fields, begin), f"seed {seed}"
+
+    assert one.written()
+    assert one.facts() == other.facts() == third.facts()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_the_quick_way_notes_for_the_dispatch_is_what_the_log_says(seed: int) -> None:
+    place = plain()
+    sent, _ = commands.decode_frames(random_frames(random.Random(seed)))
 
     for begin in range(len(sent)):
-        assert one.take(sent, begin) == other.take(sent, begin), f"seed {seed}"
+        place.take(sent, begin)
 
-    assert one.log.position == other.log.position
-    assert one.log.target[:] == other.log.target[:]
-    counts = [(topic.put_count, topic.put_bytes) for topic in one.topics.values()]
-    assert counts == [(topic.put_count, topic.put_bytes) for topic in other.topics.values()]
+    log = place.log
+    walk = digest.walk(log.target, 0, log.position, log.base, 1 << 20, False)
+    assert log.fresh
+    assert set(log.fresh) <= set(walk.digests)
+    assert sorted(log.fresh, key=lambda noted: noted[3]) == list(log.fresh)
+
+
+def test_as_many_are_noted_for_the_dispatch_as_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sends, "FRESH_MAX", 2)
+    place = plain()
+    sent, _ = commands.decode_frames(sent_frame(b"x", reconsume_times=0) * 5)
+
+    end, _ = place.take(sent)
+
+    assert end == 5
+    assert len(place.log.fresh) == 2
+
+
+def test_messages_with_long_keys_are_not_noted_for_the_dispatch() -> None:
+    place = plain()
+    properties = f"UNIQ_KEY\x01A1\x02KEYS\x01{'k ' * 200}\x02"
+    sent, _ = commands.decode_frames(sent_frame(b"x", reconsume_times=0, properties=properties))
+
+    end, _ = place.take(sent)
+
+    assert end == 1
+    assert not place.log.fresh
+
+
+def test_a_topic_too_long_for_the_usual_record_is_stored_in_the_other() -> None:
+    name = "t" * 200
+    place = plain()
+    place.queues[name] = {0: tails.QueueTail(name.encode())}
+    place.topics[name] = Topic(1)
+    sent, _ = commands.decode_frames(sent_frame(b"x", topic=name, reconsume_times=0))
+
+    end, _ = place.take(sent)
+
+    assert end == 1
+    assert [item.topic for item in place.written()] == [name]
 
 
 def test_the_header_with_long_names_is_taken_too() -> None:

@@ -75,19 +75,65 @@ def test_text_without_utf8_form_is_told() -> None:
     assert core.read_sent_properties("a\x01\ud800\x02", ADDITION)[0] & Asks.NOT_TEXT
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_both_cores_agree_and_lose_nothing(seed: int) -> None:
-    chance = random.Random(seed)
-    names = [*ASKING, "UNIQ_KEY", "WAIT", "KEYS", "ü", "", "a"]
+def random_text(chance: random.Random, names: list[str]) -> str:
     values = ["true", "False", "1", "", "x\x01y", "ключ"]
     ends = ["\x02", "\x02", "\x02", ""]
-    text = "".join(
+    return "".join(
         chance.choice(names) + chance.choice(["\x01", "\x01", ""]) + chance.choice(values)
         + chance.choice(ends)
         for _ in range(chance.randrange(6))
     )  # fmt: skip
 
+
+@pytest.mark.parametrize("seed", range(200))
+def test_both_cores_agree_and_lose_nothing(seed: int) -> None:
+    text = random_text(random.Random(seed), [*ASKING, "UNIQ_KEY", "WAIT", "KEYS", "ü", "", "a"])
+
     found = core.read_sent_properties(text, ADDITION)
 
     assert tuple(found) == tuple(sent_properties.read(text, ADDITION)), f"seed {seed}"
     assert properties.decode(found[2]) == {**properties.decode(text), "CLUSTER": "c"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_soon_told_is_what_is_read(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["UNIQ_KEY", "UNIQ_KEY", "XUNIQ_KEY", "WAIT", "KEYS", "TAGS", "a", "", "DELAY"]
+    told = 0
+    for _ in range(200):
+        text = random_text(chance, names)
+
+        found = sent_properties.usual(text)
+
+        asks, unique_key, data = sent_properties.read(text, b"")
+        if found is not None:
+            told += 1
+            keys, tags = (properties.get(data, name) or "" for name in (b"KEYS", b"TAGS"))
+            assert not asks & ~Asks.NO_WAIT, text
+            assert found == (unique_key, (keys.encode(), tags.encode())), text
+    assert told > 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "TAGS\x01red\x02",
+        "UNIQ_KEY\x01\x02",
+        "UNIQ_KEY\x01A\x02DELAY\x013\x02",
+        "UNIQ_KEY\x01A\x02UNIQ_KEY\x01B\x02",
+        "UNIQ_KEY\x01A\x02a\x01\ud800\x02",
+    ],
+    ids=ascii,
+)
+def test_it_is_not_soon_told_what_asks_for_more(text: str) -> None:
+    assert sent_properties.usual(text) is None
+
+
+def test_only_so_much_is_kept_of_what_was_found_before() -> None:
+    for number in range(3000):
+        sent_properties.usual(f"UNIQ_KEY\x01A\x02KEYS\x01{number}\x02")
+    sent_properties.usual(f"UNIQ_KEY\x01A\x02KEYS\x01{'k' * 5000}\x02")
+
+    assert len(sent_properties._known) <= 1024
+    assert max(map(len, sent_properties._known)) <= 128

@@ -2,11 +2,12 @@
 
 import mmap
 import random
+from collections import deque
 from typing import Any, NamedTuple
 
 import pytest
 
-from cometmq.codec import core, index_entry, record, tails
+from cometmq.codec import core, digest, index_entry, record, tails
 from cometmq.codec.queue_entry import ENTRY_BYTES, unpack
 
 HOST = record.pack_host("10.0.0.5", 10911)
@@ -118,6 +119,9 @@ class Scene:
         self.has_index = chance.random() < 0.8
         self.touched: list[tails.QueueTail] = []
 
+    def parts(self) -> tuple[Any, Any, Any]:
+        return self.queues, self.touched, self.index if self.has_index else None
+
     def facts(self) -> list[Any]:
         index = self.index
         found: list[Any] = [index.data[:], index.number, index.empty, index.newest_offset]
@@ -160,19 +164,8 @@ def test_records_are_dispatched_as_the_plain_code_does(seed: int) -> None:
     plain, fast = (Scene(module, random.Random(seed)) for module in (tails, core))
     limit = random.Random(seed).choice([3, 100])
 
-    expected = tails.dispatch(
-        log,
-        0,
-        size,
-        base,
-        limit,
-        plain.queues,
-        plain.touched,
-        plain.index if plain.has_index else None,
-    )
-    done = core.dispatch_records(
-        log, 0, size, base, limit, fast.queues, fast.touched, fast.index if fast.has_index else None
-    )
+    expected = tails.dispatch(log, 0, size, base, limit, *plain.parts(), deque())
+    done = core.dispatch_records(log, 0, size, base, limit, *fast.parts(), deque())
 
     assert done == expected
     assert fast.facts() == plain.facts()
@@ -193,7 +186,8 @@ def test_dispatched_entries_lead_to_their_records() -> None:
     touched: list[tails.QueueTail] = []
 
     end = first + second
-    done = core.dispatch_records(log, 0, end, 0, 10, {"orders": {1: queue}}, touched, None)
+    queues = {"orders": {1: queue}}
+    done = core.dispatch_records(log, 0, end, 0, 10, queues, touched, None, deque())
 
     assert done == (end, 2, 10)
     assert touched == [queue]
@@ -201,3 +195,24 @@ def test_dispatched_entries_lead_to_their_records() -> None:
     assert unpack(queue.buffer, 0).tags_code == ord("x")
     assert unpack(queue.buffer, 20).physical_offset == first
     assert (queue.max_offset, queue.next_offset, queue.max_physical) == (2, 2, end)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_digests_that_are_at_hand_lead_to_the_same_as_reading_the_log(seed: int) -> None:
+    """Some are missing, and some are of records that were passed long ago."""
+    chance = random.Random(seed)
+    base = 1 << 33
+    log, size = random_log(chance, base)
+    digests = digest.walk(log, 0, size, base, 100, False).digests
+    passed = [(*digests[0][:3], base - 1, *digests[0][4:])] if digests else []
+    fresh = deque([*passed, *(known for known in digests if chance.random() < 0.7)])
+    reads, knows = (Scene(tails, random.Random(seed)) for _ in range(2))
+
+    results = [
+        tails.dispatch(log, 0, size, base, 100, *scene.parts(), at_hand)
+        for scene, at_hand in ((reads, deque[digest.Digest]()), (knows, fresh))
+    ]
+
+    assert results[0] == results[1]
+    assert knows.facts() == reads.facts()
+    assert all(known[3] > base + results[1][0] for known in fresh), "those passed are gone"

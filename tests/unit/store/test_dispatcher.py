@@ -2,11 +2,12 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cometmq.store import GetStatus, PutStatus
+from cometmq.store import GetStatus, MessageStore, PutStatus
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.testing import CrashingDisk, DiskEvent
 from tests.unit.store.builders import (
@@ -240,6 +241,78 @@ class TestArrivals:
             loop.turn_until_idle()
 
             assert bodies(store, "answers") == [b"answer"]
+
+
+class TestUnawaited:
+    """As long as nobody waits for messages, several are dispatched together."""
+
+    def test_messages_are_dispatched_together_after_a_millisecond(self, root: Path) -> None:
+        loop = FakeLoop()
+        told: list[set[ConsumeQueue]] = []
+        with open_store(root, loop=loop) as store:
+            store.on_arrival(told.append, is_awaited=lambda: False)
+            loop.timers.clear()
+            for body in numbered(3):
+                put_all(store, body)
+                loop.turn_until_idle()
+
+            (timer,) = loop.timers
+            behind = store.watermarks.dispatched < store.watermarks.committed
+            loop.fire_timers()
+
+            assert timer.delay == 0.001
+            assert behind
+            assert store.watermarks.dispatched == store.watermarks.committed
+            assert len(told) == 1
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            lambda store: read(store).bodies,
+            lambda store: [b"0"] * store.max_offset(TOPIC, 0),
+            lambda store: [b"0"] * len(store.query(TOPIC, "k")),
+            lambda store: [b"0"] * len(store.queues()),
+            lambda store: [b"0"] * (store.offset_at_time(TOPIC, 0, 1 << 60)),
+        ],
+        ids=["get", "max_offset", "query", "queues", "offset_at_time"],
+    )
+    def test_who_reads_finds_what_was_put(
+        self, root: Path, look: Callable[[MessageStore], list[bytes]]
+    ) -> None:
+        loop = FakeLoop()
+        with open_store(root, loop=loop) as store:
+            store.on_arrival(lambda _: None, is_awaited=lambda: False)
+            put(store, message(b"0", keys="k"))
+
+            assert look(store) == [b"0"]
+
+    def test_the_next_message_is_dispatched_at_once_when_somebody_began_to_wait(
+        self, root: Path
+    ) -> None:
+        """Whoever waits has read first, and so ended the wait of what was there before."""
+        loop = FakeLoop()
+        waiting: list[str] = []
+        with open_store(root, loop=loop) as store:
+            store.on_arrival(lambda _: None, is_awaited=lambda: bool(waiting))
+            put_all(store, b"0")
+            read(store)
+            waiting.append("a pull")
+
+            put_all(store, b"1")
+            loop.turn()
+
+            assert store.watermarks.dispatched == store.watermarks.committed
+            assert all(timer.is_cancelled for timer in loop.timers if timer.delay == 0.001)
+
+    def test_what_waits_is_dispatched_when_the_store_is_closed(self, root: Path) -> None:
+        loop = FakeLoop()
+        with open_store(root, loop=loop) as store:
+            store.on_arrival(lambda _: None, is_awaited=lambda: False)
+            put_all(store, b"0")
+        loop.fire_timers()
+
+        with open_store(root) as store:
+            assert bodies(store) == [b"0"]
 
 
 class TestFullDisk:

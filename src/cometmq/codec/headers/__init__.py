@@ -4,29 +4,12 @@ A header knows its fields and nothing else: no body, no command, no meaning. Req
 without ext fields have no header and are not listed here.
 """
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from cometmq.codec.codes import RequestCode
-from cometmq.codec.headers import (
-    acl,
-    clients,
-    extensions,
-    groups,
-    nameserver,
-    offsets,
-    pop,
-    pull,
-    query,
-    recall,
-    registration,
-    reply,
-    runtime,
-    send,
-    topics,
-    transaction,
-)
 from cometmq.codec.headers.base import BASE_FIELDS, I32, I64, Header, LooseBool
+
+if TYPE_CHECKING:
+    from cometmq.codec.headers.registry import REQUEST_HEADERS, RESPONSE_HEADERS
 
 __all__ = [
     "BASE_FIELDS",
@@ -38,39 +21,12 @@ __all__ = [
     "LooseBool",
 ]
 
-_FAMILIES = (
-    acl,
-    clients,
-    extensions,
-    groups,
-    nameserver,
-    offsets,
-    pop,
-    pull,
-    query,
-    recall,
-    registration,
-    reply,
-    runtime,
-    send,
-    topics,
-    transaction,
-)
+if not TYPE_CHECKING:  # checkers would believe in any name
 
+    def __getattr__(name):
+        # The tables need every family, and clients need few of them.
+        if name not in ("REQUEST_HEADERS", "RESPONSE_HEADERS"):
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        from cometmq.codec.headers import registry
 
-def _headers() -> Iterator[type[Header]]:
-    for family in _FAMILIES:
-        for value in vars(family).values():
-            if isinstance(value, type) and issubclass(value, Header):
-                yield value
-
-
-REQUEST_HEADERS: Mapping[RequestCode, type[Header]] = MappingProxyType(
-    {code: header for header in _headers() for code in header.requests}
-)
-"""The header of each request that has ext fields."""
-
-RESPONSE_HEADERS: Mapping[RequestCode, type[Header]] = MappingProxyType(
-    {code: header for header in _headers() for code in header.answers}
-)
-"""The header of the answer to each request whose answer has ext fields."""
+        return getattr(registry, name)

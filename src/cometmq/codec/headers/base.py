@@ -21,7 +21,7 @@ enum        by value, as the enum decides         its value
 import functools
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args
 
 import msgspec
 
@@ -34,7 +34,7 @@ I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 I32 = Annotated[int, msgspec.Meta(ge=I32_MIN, le=I32_MAX)]
 I64 = Annotated[int, msgspec.Meta(ge=I64_MIN, le=I64_MAX)]
 LooseBool = Annotated[bool, "the text 1 counts as true"]
-Rare = Annotated[str, "the compiled core leaves a header that has it to the plain rules"]
+Rare = Annotated[str, "the short ways of both cores leave a header that has it to the general one"]
 
 BASE_FIELDS = frozenset({"bname", "ns", "nsd", "oway", "lo"})
 """Fields that Java clients (4.9.7 and later) add to nearly every request.
@@ -45,7 +45,8 @@ fields, where a signature needs them.
 """
 
 _SHOWN_CHARACTERS_MAX = 40
-_SMALL_INTEGERS = {str(number): number for number in range(1024)}
+SMALL_INTEGERS = {str(number): number for number in range(1024)}
+"""Most numbers in headers, by how they are written."""
 _DIGITS_MAX = 40
 
 _Read = Callable[[str], Any]
@@ -149,6 +150,7 @@ class FieldKind(Enum):
 
 
 _TEXT = FieldKind.TEXT  # looked up once: reading a member of an Enum class is slow
+_RARE = FieldKind.RARE
 
 
 class _Kind(NamedTuple):
@@ -177,6 +179,31 @@ def fields(header: type[Header]) -> tuple[Field, ...]:
     return tuple(_field(info) for info in msgspec.structs.fields(header))
 
 
+class Texts(msgspec.Struct, gc=False):
+    """Ext fields as the texts that came: those of one header class, but for rare ones."""
+
+    header: ClassVar[type[Header]]
+
+
+@functools.cache
+def exact_texts(header: type[Header]) -> type[Texts]:
+    """The texts of a header class; read from JSON, they refuse fields of other names."""
+    table = fields(header)
+    usual = [field for field in table if field.kind is not _RARE]
+    assert usual == list(table[: len(usual)]), "rare fields come last"
+    exact = msgspec.defstruct(
+        f"Exact{header.__name__}Texts",
+        [(field.attribute, str | None, None) for field in usual],
+        bases=(Texts,),
+        rename={field.attribute: field.wire_name for field in usual},
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    texts = cast("type[Texts]", exact)
+    texts.header = header
+    return texts
+
+
 class TextForm(NamedTuple):
     """A header class as the texts that travel: the short ways of the plain core, made once.
 
@@ -198,7 +225,15 @@ class TextForm(NamedTuple):
         Without a dictionary in between, and with most numbers looked up, this takes half as long.
         """
         try:
-            values = list(_astuple(self.decode(written)))
+            texts = self.decode(written)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        return self.read(texts)
+
+    def read(self, texts: msgspec.Struct) -> Header | None:
+        """The header in texts of ``make`` or in its exact ones; None as in ``read_json``."""
+        values = list(_astuple(texts))
+        try:
             for position, is_required, find, read, _ in self.converted:
                 text = values[position]
                 if text:
@@ -206,7 +241,7 @@ class TextForm(NamedTuple):
                     values[position] = read(text) if value is None else value
                 elif is_required or text is not None:
                     return None
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except ValueError:
             return None
         for position in self.required:
             if values[position] is None:
@@ -245,7 +280,7 @@ def text_form(header: type[Header]) -> TextForm:
     converted = tuple(
         (position, field.is_required, _USUAL_TEXTS[field.kind].get, field.read, field.write)
         for position, field in enumerate(table)
-        if field.kind is not _TEXT
+        if field.kind not in (_TEXT, _RARE)
     )
     required = tuple(
         position
@@ -296,7 +331,7 @@ def _subject(header: type[Header]) -> str:
 
 def _integer_kind(kind: FieldKind, low: int, high: int, noun: str) -> _Kind:
     def read(text: str) -> int:
-        small = _SMALL_INTEGERS.get(text)
+        small = SMALL_INTEGERS.get(text)
         if small is not None:
             return small
         # int() alone would also take blanks, underscores, digits of other scripts, and megabytes.
@@ -329,12 +364,11 @@ def _write_boolean(value: bool) -> str:
 
 
 _USUAL_TEXTS: dict[FieldKind, dict[str, Any]] = {
-    FieldKind.INT32: _SMALL_INTEGERS,
-    FieldKind.INT64: _SMALL_INTEGERS,
+    FieldKind.INT32: SMALL_INTEGERS,
+    FieldKind.INT64: SMALL_INTEGERS,
     FieldKind.BOOL: {"true": True, "false": False},
     FieldKind.LOOSE_BOOL: {"true": True, "false": False},
     FieldKind.ENUM: {},
-    FieldKind.RARE: {},
 }
 """Looked up before the rules are asked: most numbers are small, and most flags are written so."""
 
