@@ -231,11 +231,11 @@ def name_server(name: str, folder: Path) -> ApacheNameServer | OurNameServer:
     return ApacheNameServer(default_cache(), version, folder, is_short_lived=False)
 
 
-def topics_document(names: Sequence[str]) -> str:
+def topics_document(names: Sequence[str], queues: int = QUEUES) -> str:
     """A ``topics.json`` in the form all releases read."""
     table = {
         name: {
-            "order": False, "perm": 6, "readQueueNums": QUEUES, "writeQueueNums": QUEUES,
+            "order": False, "perm": 6, "readQueueNums": queues, "writeQueueNums": queues,
             "topicFilterType": "SINGLE_TAG", "topicName": name, "topicSysFlag": 0,
         }
         for name in names

@@ -79,14 +79,14 @@ def files(lives: Sequence[Life], warm_up_s: float) -> Iterator[Verdict]:
 
 
 def deleted(lives: Sequence[Life]) -> Verdict:
-    """The longest time that a process held files without a name."""
+    """The longest time that a process held one file without a name."""
     longest_s, most = 0.0, 0
     for life in lives:
-        since_s: float | None = None
+        since: dict[str, float] = {}  # when each of those held now was seen first
         for sample in life.samples:
-            most = max(most, sample.deleted)
-            since_s = (sample.age_s if since_s is None else since_s) if sample.deleted else None
-            longest_s = max(longest_s, 0.0 if since_s is None else sample.age_s - since_s)
+            most = max(most, len(sample.deleted))
+            since = {name: since.get(name, sample.age_s) for name in sample.deleted}
+            longest_s = max(longest_s, *(sample.age_s - seen_s for seen_s in since.values()), 0.0)
     found = f"held for {longest_s:.0f} s at most, {most} at a time"
     return Verdict("deleted files", found, longest_s > DELETED_S_MAX)
 

@@ -25,7 +25,7 @@ class Sample(NamedTuple):
     sockets: int
     store_files: int
     other_files: int
-    deleted: int
+    deleted: tuple[str, ...]
     """Files held open or mapped that have no name any more."""
     cpu_s: float = 0.0
 
@@ -58,7 +58,8 @@ def sample(pid: int, age_s: float, store: Path) -> Sample:
     kept = sum(target.startswith(str(store)) for target in targets)
     nameless = {target for target in targets if target.endswith(DELETED)} | _nameless_maps(pid)
     others = len(targets) - sockets - kept
-    return Sample(age_s, anonymous_mb, sockets, kept, others, len(nameless), cpu_seconds(pid))
+    deleted = tuple(sorted(nameless))
+    return Sample(age_s, anonymous_mb, sockets, kept, others, deleted, cpu_seconds(pid))
 
 
 def _targets(pid: int) -> Iterator[str]:

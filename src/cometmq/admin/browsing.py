@@ -3,7 +3,6 @@
 Of each queue one page is in memory; the queue whose next message is the oldest goes first.
 """
 
-import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from cometmq.admin.message import Message
 from cometmq.admin.positions import Bounds, Position, Time, offset_at, search
 from cometmq.admin.servers import BrokerAddress, Servers, all_of
 from cometmq.admin.topics import QueueStats
+from cometmq.client.core.merging import Merge
 
 
 class Batch(Protocol):
@@ -39,22 +39,14 @@ async def browse(
     cursors = await all_of(
         _cursor(servers, topic, place, queue, begin, end, read) for place, queue in queues
     )
-    heads = await all_of(cursor.next() for cursor in cursors)
-    waiting = [_ranked(head, n) for n, head in enumerate(heads) if head is not None]
-    heapq.heapify(waiting)
-    while waiting:
-        _, number, message = waiting[0]
+    merge: Merge[Message] = Merge()
+    for number, page in enumerate(await all_of(cursor.page() for cursor in cursors)):
+        merge.put(number, page)
+    while merge:
+        number, message = merge.take()
         yield message
-        following = await cursors[number].next()
-        if following is None:
-            heapq.heappop(waiting)
-        else:
-            heapq.heapreplace(waiting, _ranked(following, number))
-
-
-def _ranked(message: Message, number: int) -> tuple[tuple[int, str, int], int, Message]:
-    """A message behind what it is sorted by: the log of a broker knows more than milliseconds."""
-    return (message.stored_ms, message.broker_name, message.physical_offset), number, message
+        if merge.is_dry(number):
+            merge.put(number, await cursors[number].page())
 
 
 class _Cursor:
@@ -69,20 +61,22 @@ class _Cursor:
         self._end = end
         self._since_ms = since_ms  # 4.9 finds the offset of a time only about right
         self._read = read
-        self._page: list[Message] = []  # backwards
 
-    async def next(self) -> Message | None:
-        while not self._page:
-            if self._offset >= self._end:
-                return None
+    async def page(self) -> list[Message]:
+        """The next messages; none when there are no more."""
+        while self._offset < self._end:
             batch = await self._read(self._place, self._queue_id, self._offset)
             if batch.next_offset <= self._offset:
-                return None  # nothing there although there should be: it was deleted meanwhile
+                break  # nothing there although there should be: it was deleted meanwhile
             self._offset = batch.next_offset
-            fresh = [m for m in batch.messages if m.stored_ms >= self._since_ms]
-            self._page = fresh[::-1]
-        message = self._page.pop()
-        return message if message.queue_offset < self._end else None
+            page = [
+                message
+                for message in batch.messages
+                if message.stored_ms >= self._since_ms and message.queue_offset < self._end
+            ]
+            if page:
+                return page
+        return []
 
 
 async def _cursor(

@@ -3,42 +3,18 @@
 import enum
 from collections.abc import Collection
 
-from cometmq.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
-
-REPLY_SUFFIX = "_REPLY_TOPIC"
-"""Ends the topic of replies, which begins with the name of the cluster."""
-
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-"""Where clients report what they did with messages, unless they were told another topic."""
-
-TOOLS_GROUP = "TOOLS_CONSUMER"
-"""The group in whose name tools read; every broker has it."""
-
-_SYSTEM_PREFIXES = ("rmq_sys_", "RMQ_SYS_")
-_SYSTEM_TOPICS = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        "BenchmarkTest",
-        "CHECKPOINT_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
-        "TBW102",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
+from cometmq.model.system_names import (
+    DEFAULT_CONSUMER_GROUP,
+    REPLY_SUFFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
 )
-_SYSTEM_GROUPS = frozenset(
-    {
-        TOOLS_GROUP,
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_OWNER",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_PULL",
-        "DEFAULT_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "SCHEDULE_CONSUMER",
-        "SELF_TEST_C_GROUP",
-    }
-)
+from cometmq.model.system_names import is_system_group as is_broker_group
+from cometmq.model.topic import DLQ_PREFIX, RETRY_PREFIX
+
+_SYSTEM_PREFIXES = (SYSTEM_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX.upper())
+_CLIENT_GROUPS = frozenset({DEFAULT_CONSUMER_GROUP, "SCHEDULE_CONSUMER"})
+"""Groups that no broker has and no user made."""
 
 
 class TopicKind(enum.StrEnum):
@@ -59,7 +35,7 @@ def topic_kind(name: str, server_names: Collection[str] = ()) -> TopicKind:
     if name.startswith(DLQ_PREFIX):
         return TopicKind.DLQ
     is_system = (
-        name in _SYSTEM_TOPICS
+        name in SYSTEM_TOPICS
         or name.startswith(_SYSTEM_PREFIXES)
         or name in server_names
         or (name.endswith(REPLY_SUFFIX) and name.removesuffix(REPLY_SUFFIX) in server_names)
@@ -69,4 +45,4 @@ def topic_kind(name: str, server_names: Collection[str] = ()) -> TopicKind:
 
 def is_system_group(name: str) -> bool:
     """Whether a group is RocketMQ's own."""
-    return name in _SYSTEM_GROUPS or name.startswith("CID_RMQ_SYS_")
+    return name in _CLIENT_GROUPS or is_broker_group(name)

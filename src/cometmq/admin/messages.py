@@ -11,7 +11,6 @@ import msgspec
 from cometmq.admin.browsing import browse
 from cometmq.admin.clients import Clients, DirectResult, Membership
 from cometmq.admin.groups import GroupLag, Groups
-from cometmq.admin.kinds import TOOLS_GROUP, TRACE_TOPIC
 from cometmq.admin.message import Message, messages_in
 from cometmq.admin.positions import Earliest, Position
 from cometmq.admin.servers import (
@@ -23,7 +22,6 @@ from cometmq.admin.servers import (
     require_none,
 )
 from cometmq.admin.topics import Topics
-from cometmq.admin.trace import TraceRecord, parse
 from cometmq.codec import core
 from cometmq.codec.bodies.stats import QueryConsumeQueueAnswer
 from cometmq.codec.codes import RequestCode, ResponseCode
@@ -31,8 +29,10 @@ from cometmq.codec.headers.base import I64_MAX
 from cometmq.codec.headers.pull import PullMessage, PullMessageResponse
 from cometmq.codec.headers.query import QueryConsumeQueue, QueryMessage, ViewMessageById
 from cometmq.codec.message_id import decode_offset_id
+from cometmq.codec.trace import TraceRecord, parse
 from cometmq.errors import NotFound, Refused, RemoteProtocolError
 from cometmq.model.group import MATCH_ALL, TAG_EXPRESSION
+from cometmq.model.system_names import TOOLS_GROUP, TRACE_TOPIC
 
 FOUND_MAX = 64
 """Messages that a search by key gives at most, from each broker."""

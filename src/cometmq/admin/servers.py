@@ -483,7 +483,7 @@ def reason_of(error: CometError) -> str:
 
 def no_name_server(addresses: Sequence[str], problems: Sequence[str]) -> Unreachable:
     """The error when none of the name servers is there."""
-    noun = "name server" if len(addresses) == 1 else "any name server"
+    noun = "a name server" if len(addresses) == 1 else "any name server"
     reason = "; ".join(problems).removeprefix(f"{addresses[0]}: " if len(addresses) == 1 else "")
     advice = f"is {noun} running there, and is the address right?"
     return Unreachable(";".join(addresses), reason, advice)

@@ -257,6 +257,8 @@ class Topics:
         write_queues: int | None = None,
         perm: int | None = None,
         is_ordered: bool | None = None,
+        filter_type: TopicFilterType | None = None,
+        sys_flag: int | None = None,
         attributes: Mapping[str, str | None] | None = None,
         cluster: str | None = None,
         broker: str | None = None,
@@ -271,6 +273,8 @@ class Topics:
             "write_queue_nums": write_queues,
             "perm": perm,
             "order": is_ordered,
+            "topic_filter_type": filter_type,
+            "topic_sys_flag": sys_flag,
         }
         changes = {name: value for name, value in asked.items() if value is not None}
         places = [

@@ -67,6 +67,10 @@ class Broker:
         """All connections."""
         return self._server.channels
 
+    def refuse_connections(self) -> None:
+        """Accept nobody any more, because it is about to end."""
+        self._server.refuse_connections()
+
     @property
     def parts(self) -> Parts:
         """What it is made of, once started."""

@@ -143,7 +143,7 @@ class Clients:
             else:
                 left = self._leave_since(presence, channel, horizon)
                 if presence.is_empty:
-                    del self._present[channel]
+                    self._present.pop(channel, None)
             shrunk.update((group.name, group) for group in left)
         for group in shrunk.values():
             self._notify(group)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from cometmq.broker.inert_keys import INERT_KEYS
 from cometmq.errors import SettingsError, Unreachable
+from cometmq.model.system_names import TRACE_TOPIC
 from cometmq.remoting.client import split_address
 from cometmq.settings import InertKey, Settings, setting, settings_class
 
@@ -93,7 +94,7 @@ class BrokerSettings(Settings):
     )
     trace_topic_enable: bool = setting(False, doc="Create the topic for message traces at start.")
     trace_topic_name: str = setting(
-        "RMQ_SYS_TRACE_TOPIC", key="msgTraceTopicName", doc="Name of the topic for message traces."
+        TRACE_TOPIC, key="msgTraceTopicName", doc="Name of the topic for message traces."
     )
     trace_on: bool = setting(True, doc="Tell producers to trace their messages if they can.")
     region_id: str = setting("DefaultRegion", doc="Region written into messages and answers.")

@@ -11,34 +11,16 @@ import msgspec
 
 from cometmq import logs
 from cometmq.broker.config import BrokerSettings
-from cometmq.broker.topics import is_legal_name, shown
+from cometmq.broker.topics import shown
 from cometmq.clock import Clock
 from cometmq.codec.bodies.groups import SubscriptionGroupTable
 from cometmq.codec.codes import ResponseCode
 from cometmq.errors import BrokerError
 from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.model.limits import GROUP_CHARACTERS_MAX
+from cometmq.model.system_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, is_legal_name
 from cometmq.model.topic import DataVersion
 from cometmq.store.documents import ConfigDocument
-
-SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
-"""Groups of RocketMQ itself, made on first use even where other groups are not."""
-
-SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
-"""Groups that are there from the start."""
-
-NAME_CHARACTERS_MAX: Final = 120
-"""Of groups made here, so that the names of their retry and dead-letter topics fit into a record.
-
-Apache's 4.9 took 255 and then lost the retries; such a group in a file from there stays."""
 
 GROUPS_MAX: Final = 16_384
 """Groups at which no more are made; each brings two topics with it."""
@@ -61,15 +43,10 @@ def problem_of(name: str) -> str:
     if not is_legal_name(name):
         allowed = "allowing only ^[%|a-zA-Z0-9_-]+$"
         return f"The specified group: {shown(name)}, contains illegal characters, {allowed}"
-    if len(name) > NAME_CHARACTERS_MAX:
-        limit = NAME_CHARACTERS_MAX
+    if len(name) > GROUP_CHARACTERS_MAX:
+        limit = GROUP_CHARACTERS_MAX
         return f"The specified group: {shown(name)}, is longer than group max length: {limit}"
     return ""
-
-
-def is_system_name(name: str) -> bool:
-    """Whether a group of this name is RocketMQ's own."""
-    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_PREFIX)
 
 
 class Group:
@@ -133,7 +110,8 @@ class GroupTable:
         known = self.by_name.get(name)
         if known is not None:
             return known
-        is_allowed = self.settings.auto_create_subscription_group or name.startswith(SYSTEM_PREFIX)
+        is_system = name.startswith(SYSTEM_GROUP_PREFIX)
+        is_allowed = is_system or self.settings.auto_create_subscription_group
         if not is_allowed or problem_of(name) or not self._has_room(name):
             return None
         return self._add(SubscriptionGroupConfig.with_defaults(name))

@@ -16,13 +16,13 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
-from cometmq.broker.topics import HALF_TOPIC, TIMER_TOPIC
 from cometmq.codec import batch as batch_codec
 from cometmq.codec import record
 from cometmq.codec.batch import BatchItem
 from cometmq.codec.properties import Property, find_value
 from cometmq.codec.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, Record
 from cometmq.logs import get_logger
+from cometmq.model.system_names import HALF_TOPIC, TIMER_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:

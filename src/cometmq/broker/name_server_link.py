@@ -27,6 +27,7 @@ from cometmq.model.topic import DataVersion
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.client import connect
 from cometmq.remoting.config import TlsClientSettings
+from cometmq.remoting.connections import Pauses
 
 _log = logs.get_logger("cometmq.broker")
 
@@ -43,7 +44,7 @@ class Pace:
 
     def retry(self, failures: int) -> float:
         """How long to wait after so many failures in a row."""
-        return min(self.retry_first * 2.0 ** min(failures - 1, 16), self.retry_max)
+        return Pauses(self.retry_first, self.retry_max).after(failures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,10 @@ from cometmq.broker.registration import Registrar
 from cometmq.broker.removal import TopicRemoval
 from cometmq.broker.retry import Retries
 from cometmq.broker.send_plans import SendPlans
-from cometmq.broker.topics import TIMER_TOPIC, TopicTable
+from cometmq.broker.topics import TopicTable
 from cometmq.clock import Clock
 from cometmq.codec.codes import ResponseCode
+from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.remoting.routes import Answer, Routes
 from cometmq.store import MessageStore
@@ -97,7 +98,8 @@ class Parts:
         )
         # A topic is saved after its first message is stored: a kill in between loses the former.
         self.topics.adopt(self.store.queues())
-        self.store.on_arrival(self._on_arrival)
+        held = self.pulls.held
+        self.store.on_arrival(self._on_arrival, is_awaited=lambda: held.count > 0)
 
     def _open_tables(self, config: BrokerConfig, documents: ConfigDocuments) -> None:
         """Who and what there is: topics, groups, offsets, clients, locks."""

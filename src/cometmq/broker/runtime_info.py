@@ -167,6 +167,7 @@ class RuntimeInfo:
 
     def _log(self) -> dict[str, str]:
         store, marks = self._store, self._store.watermarks
+        store.dispatch()  # messages that were only gathered are not behind
         log = {
             "commitLogMinOffset": str(store.log_begin),
             "commitLogMaxOffset": str(store.log_end),

@@ -11,7 +11,7 @@ import msgspec
 from cometmq.broker.delay.levels import level_of
 from cometmq.broker.delay.timer_rules import TimerRules
 from cometmq.broker.retry import dead_letter_properties
-from cometmq.broker.topics import NOT_SENDABLE, Topic, problem_of, shown
+from cometmq.broker.topics import Topic, problem_of, shown
 from cometmq.codec import core, record, sysflag
 from cometmq.codec import properties as message_properties
 from cometmq.codec.batch import looks_like_batch
@@ -22,6 +22,7 @@ from cometmq.codec.properties import NAME_END, TRANSIENT_PREFIX, VALUE_END, Prop
 from cometmq.codec.sent_properties import REWRITTEN, Asks
 from cometmq.errors import BrokerError
 from cometmq.model.limits import TOPIC_BYTES_MAX
+from cometmq.model.system_names import NOT_SENDABLE
 from cometmq.model.topic import RETRY_PREFIX, Permission, TopicFilterType
 from cometmq.remoting.client import split_address
 from cometmq.store.results import NewMessage

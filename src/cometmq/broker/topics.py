@@ -5,7 +5,6 @@ messages may keep it. Nothing is saved or registered here: those who do that are
 """
 
 import contextlib
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -18,6 +17,18 @@ from cometmq.codec.bodies.topics import TopicConfigTable
 from cometmq.codec.codes import ResponseCode
 from cometmq.errors import BrokerError
 from cometmq.model.limits import TOPIC_BYTES_MAX, TOPIC_RETRY_BYTES_MAX
+from cometmq.model.system_names import (
+    DEFAULT_TOPIC,
+    HALF_TOPIC,
+    NOT_SENDABLE,
+    OP_HALF_TOPIC,
+    REPLY_SUFFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    is_legal_name,
+    is_system_topic,
+)
 from cometmq.model.topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -28,37 +39,10 @@ from cometmq.model.topic import (
 )
 from cometmq.store.documents import ConfigDocument
 
-DEFAULT_TOPIC: Final = "TBW102"
-"""After which topics are made for senders, unless they name another one."""
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-"""Messages of transactions wait here until these end."""
-OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-"""Which of them have ended."""
-UNCHECKED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-"""Where they end when nobody can say how their transaction did."""
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-"""Messages with a time of delivery wait here."""
-SYSTEM_PREFIX: Final = "rmq_sys_"
-
 UNIT: Final = 1
 """Bit of ``topic_sys_flag``: the topic was made by a client in unit mode."""
 UNIT_SUBSCRIPTION: Final = 2
 """Bit of ``topic_sys_flag``: consumers in unit mode subscribe to the topic."""
-
-NOT_SENDABLE: Final = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        TIMER_TOPIC,
-        HALF_TOPIC,
-        OP_HALF_TOPIC,
-        UNCHECKED_TOPIC,
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-    }
-)
-"""Topics that clients must not send to, whether they are in the table or not."""
 
 TOPICS_MAX: Final = 32_768
 """Topics at which no more are made for senders and administrators: a registration names them all,
@@ -68,13 +52,6 @@ QUEUES_MAX: Final = 16_384
 """Queues of one topic; each that is written to has files."""
 
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
-_SYSTEM_NAMES: Final = NOT_SENDABLE | {
-    DEFAULT_TOPIC,
-    "BenchmarkTest",
-    "RMQ_SYS_TRACE_TOPIC",
-    "CHECKPOINT_TOPIC",
-}
-_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SHOWN_CHARACTERS_MAX: Final = 512
 
 _log = logs.get_logger("cometmq.broker")
@@ -86,7 +63,7 @@ def problem_of(name: str) -> str:
     """Why no topic may have this name, in Apache's words; empty when one may."""
     if not name.strip():
         return "The specified topic is blank."
-    if _LEGAL_NAME.fullmatch(name) is None:
+    if not is_legal_name(name):
         allowed = "allowing only ^[%|a-zA-Z0-9_-]+$"
         return f"The specified topic: {shown(name)}, contains illegal characters, {allowed}"
     # Dead letters have no longer names than others in the log, though Apache's check lets them.
@@ -96,19 +73,9 @@ def problem_of(name: str) -> str:
     return ""
 
 
-def is_legal_name(name: str) -> bool:
-    """Whether a name has only characters that topics and groups may have."""
-    return _LEGAL_NAME.fullmatch(name) is not None
-
-
 def shown(name: str) -> str:
     """A name for a remark; what nobody would want to read on is cut off."""
     return name if len(name) <= _SHOWN_CHARACTERS_MAX else name[:_SHOWN_CHARACTERS_MAX] + "…"
-
-
-def is_system_name(name: str) -> bool:
-    """Whether a topic of this name is RocketMQ's own on every broker."""
-    return name in _SYSTEM_NAMES or name.startswith(SYSTEM_PREFIX)
 
 
 class Topic:
@@ -334,12 +301,12 @@ class TopicTable:
 
     def is_system(self, name: str) -> bool:
         """Whether administrators must leave a topic of this name alone."""
-        return is_system_name(name) or name in _local_names(self.settings)
+        return is_system_topic(name) or name in _local_names(self.settings)
 
     def system_names(self) -> frozenset[str]:
         """Names of RocketMQ's own topics on this broker, whether they are in the table or not."""
         made = (config.topic_name for config in _system_topics(self.settings))
-        return _SYSTEM_NAMES.union(_local_names(self.settings), made)
+        return SYSTEM_TOPICS.union(_local_names(self.settings), made)
 
     def _fill(self, saved: TopicConfigTable) -> None:
         table = {name: _named(config, name) for name, config in saved.topic_config_table.items()}
@@ -392,7 +359,7 @@ class TopicTable:
 def _local_names(settings: BrokerSettings) -> tuple[str, ...]:
     """System topics whose names depend on where the broker is."""
     cluster, broker = settings.cluster_name, settings.broker_name
-    names = cluster, broker, f"{cluster}_REPLY_TOPIC"
+    names = cluster, broker, f"{cluster}{REPLY_SUFFIX}"
     return (*names, settings.trace_topic_name) if settings.trace_topic_enable else names
 
 
@@ -410,9 +377,9 @@ def _system_topics(settings: BrokerSettings) -> Iterator[TopicConfig]:
     yield _system(SCHEDULE_TOPIC, 18)
     if settings.trace_topic_enable:
         yield _system(settings.trace_topic_name, 1)
-    yield _system(f"{cluster}_REPLY_TOPIC", 1)
-    yield _system(f"{SYSTEM_PREFIX}REVIVE_LOG_{cluster}", 8)
-    yield _system(f"{SYSTEM_PREFIX}SYNC_BROKER_MEMBER_{broker}", 1, inherit)
+    yield _system(f"{cluster}{REPLY_SUFFIX}", 1)
+    yield _system(f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}", 8)
+    yield _system(f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker}", 1, inherit)
     yield _system(HALF_TOPIC, 1)
     yield _system(OP_HALF_TOPIC, 1)
     yield _system(TIMER_TOPIC, 1)

@@ -2,7 +2,8 @@
 
 Theory of operation. A read is decoded as a whole, handled by the routes as one batch, and all its
 answers are written with one call. Answers that come later (from a coroutine, from a timer) are
-collected until the loop's next turn and then written together, too.
+collected until the loop's next turn and then written together, too. The reads of a server's
+connections are handled together (``turn``).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from cometmq.remoting.connection import Connection
 from cometmq.remoting.link import Link
 from cometmq.remoting.routes import Answer, Routes, failure
 from cometmq.remoting.tls import TlsDoor
+from cometmq.remoting.turn import Turn
 
 _log = logs.get_logger("cometmq.remoting")
 
@@ -43,17 +45,20 @@ class Channel(Link):
         *,
         door: TlsDoor | None = None,
         budget: PartialFrames | None = None,
+        turn: Turn | None = None,
         on_opened: "Callable[[Channel], None] | None" = None,
         on_closed: "Callable[[Channel], None] | None" = None,
     ) -> None:
         super().__init__(settings, door=door, budget=budget)
         self._routes = routes
+        self._turn = turn
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._connection: Connection[Waiter] = Connection(frame_bytes_max=settings.frame_bytes_max)
         self._expiry = Alarm(self._loop)
         self._handlers: dict[asyncio.Task[None], Awaitable[Answer | None]] = {}  # not finished yet
         self._is_serving = True
+        self._leaving = ""  # why to close when the last answer has come
         self.attributes: dict[str, Any] = {}  # what handlers remember about this peer
 
     # --- asking
@@ -87,6 +92,8 @@ class Channel(Link):
             return await future
         finally:
             self._connection.forget(opaque)
+            if self._leaving and self._connection.pending_count == 0:
+                self.close(self._leaving)
 
     def oneway(
         self,
@@ -101,6 +108,16 @@ class Channel(Link):
             opaque, flag = self._connection.tell(), CommandFlag.ONEWAY
             head = core.encode_head(serialization, code, opaque, flag, None, header, len(body))
             self._outbox.put(head, (body,), len(body))
+
+    def close_when_answered(self, reason: str) -> None:
+        """End the connection as soon as nobody waits for an answer on it, or has to for too long.
+
+        Whoever calls it asks nothing more here.
+        """
+        if self._connection.pending_count == 0:
+            self.close(reason)
+        else:
+            self._leaving = reason
 
     # --- answering
 
@@ -161,8 +178,22 @@ class Channel(Link):
         """Requests of the peer in work."""
         return frozenset(self._handlers)
 
+    def close(self, reason: str = "closed by us") -> None:
+        """Handle what was read, write what is waiting, then end the connection.
+
+        Called by a handler, it leaves what was read besides unanswered.
+        """
+        self._finish_turn()
+        super().close(reason)
+
+    def check(self, now: float) -> None:
+        """As every link does; what was read counts, even if it was not handled yet."""
+        self._finish_turn()
+        super().check(now)
+
     def stop_serving(self) -> None:
         """From here on requests are not carried out; what is in work may finish."""
+        self._finish_turn()
         self._is_serving = False
 
     # --- the inside
@@ -172,13 +203,31 @@ class Channel(Link):
         if self._on_opened is not None:
             self._on_opened(self)
 
+    def connection_lost(self, error: Exception | None) -> None:
+        self._finish_turn()
+        if self._turn is not None:
+            self._turn.forget(self)
+        super().connection_lost(error)
+
+    def _finish_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.finish()
+
     def _take(self, data: bytes) -> None:
+        if self._turn is None or not self._turn.add(self, data):
+            self.handle(data)
+
+    def handle(self, data: bytes) -> None:
+        """Carry out what the peer asks for in a read, and take its answers."""
         requests = self._connection.requests_in(data)
         if requests is None:
             self._take_mixed(data)
         else:
             self._serve(requests)
-            self._note_read(0, is_progress=bool(requests))
+            # Nothing was held, and nothing is: no need to tell the budget.
+            is_partial, is_progress = not self._is_usable, bool(requests)
+            now = self._loop.time()
+            self._watch.note_read(now, is_partial=is_partial, is_progress=is_progress)
 
     def _serve(self, requests: Sequence[Command]) -> None:
         if requests and self._is_serving:
@@ -187,8 +236,9 @@ class Channel(Link):
             try:
                 self._routes.dispatch(self, requests)
             finally:
-                outbox.is_held = False
-                outbox.flush()
+                if self._turn is None or not self._turn.hold(self, outbox):
+                    outbox.is_held = False
+                    outbox.flush()
 
     def _take_mixed(self, data: bytes) -> None:
         """A read with answers in it, with parts of a frame, or with something broken."""
@@ -226,6 +276,7 @@ class Channel(Link):
         _discard(self._handlers.pop(task))
 
     def _expire(self) -> None:
+        self._finish_turn()  # an answer may be among what was read
         for future, timeout_ms in self._connection.expire(self._loop.time()):
             if not future.done():
                 future.set_exception(RequestTimeout(self.peer, timeout_ms))

@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-import re
 from collections.abc import Callable
 
 from cometmq.errors import ConnectionLost, Unreachable
+from cometmq.remoting.addresses import split_address
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.config import ChannelSettings, TlsClientSettings
 from cometmq.remoting.routes import Routes
 from cometmq.remoting.tls import TlsStream, client_context
+
+__all__ = ["CONNECT_TIMEOUT_MS", "connect", "split_address"]
 
 CONNECT_TIMEOUT_MS = 3_000
 
@@ -47,14 +49,6 @@ async def connect(
         if not channel.is_open:
             channel.close("given up while connecting")
     return channel
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` in parts; IPv6 addresses stand in brackets."""
-    host, _, port = address.rpartition(":")
-    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
-        raise Unreachable(address, "not an address", "write it as host:port")
-    return host.strip("[]"), int(port)
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -1,8 +1,10 @@
 """A stream of bytes to a peer: plain or TLS, with its limits on time and memory.
 
-Backpressure has two steps. While more than the high-water mark is unsent, nothing more is read from
-this peer, so it cannot ask for more. If it goes on not reading, for too long or with too much
-unsent, it is dropped. Other connections notice neither.
+Backpressure has two steps. While more than the high-water mark is unsent, a listening side reads
+nothing more from this peer, so it cannot ask for more; a dialling side goes on reading, because a
+peer that cannot get rid of its answers would not take our requests either, and whoever sends waits
+(``flowing``). If the peer goes on not reading, for too long or with too much unsent, it is dropped.
+Other connections notice neither.
 
 What the bytes mean is the business of the class above (``channel``).
 """
@@ -68,6 +70,29 @@ class Link(asyncio.Protocol, abc.ABC):
     def is_open(self) -> bool:
         """True while something can be sent."""
         return self._is_usable and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def read_count(self) -> int:
+        """How often something came from the peer; loops' clocks are too coarse to tell by time."""
+        return self._watch.read_count
+
+    @property
+    def is_stalled(self) -> bool:
+        """True while so much is unsent that nobody should add to it."""
+        return self._transport is not None and self._outbox.is_stalled
+
+    async def flowing(self) -> None:
+        """Wait until the peer has read, or the connection has ended."""
+        if self._transport is not None:
+            await self._outbox.flowing()
+
+    @property
+    def fileno(self) -> int | None:
+        """The descriptor of its socket, while there is one."""
+        if self._transport is None:
+            return None
+        socket = self._transport.get_extra_info("socket")
+        return None if socket is None or socket.fileno() < 0 else int(socket.fileno())
 
     @property
     def is_tls(self) -> bool:
@@ -140,7 +165,9 @@ class Link(asyncio.Protocol, abc.ABC):
         if self._handshake is None or self._handshake.done():  # else whoever dials is told
             _log.warning("peer=%s connection closed: %s", self.peer, error)
         if isinstance(error, TlsRefused):
-            self._outbox.write(error.alert)
+            self._outbox.write(error.alert)  # a stream that is broken takes nothing more
+        else:
+            self._outbox.flush()  # what was good before is answered
         self._end()
 
     # --- what asyncio calls
@@ -152,7 +179,9 @@ class Link(asyncio.Protocol, abc.ABC):
         high = self._settings.write_buffer_bytes_high or _WRITE_BUFFER_BYTES_HIGH
         self._transport.set_write_buffer_limits(high=high)
         bytes_max = self._settings.write_buffer_bytes_max
-        self._outbox = Outbox(self._loop, self._transport, bytes_max=bytes_max, drop=self.drop)
+        self._outbox = Outbox(
+            self._loop, self._transport, bytes_max=bytes_max, drop=self.drop, bytes_high=high
+        )
         # Whether a peer speaks TLS shows with its first byte; until then nothing can be said to it.
         self._is_usable = self._door is None or self._door.context is None
         self._check.set(self._loop.time() + self._watch.interval, self._check_now)
@@ -190,14 +219,18 @@ class Link(asyncio.Protocol, abc.ABC):
         self._lost()
 
     def pause_writing(self) -> None:
+        self._outbox.pause()
         self._watch.note_stall(self._loop.time(), self._outbox.sent_bytes)
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        transport = self._transport
+        if self._door is not None and transport is not None and not transport.is_closing():
+            transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._outbox.resume()
         self._watch.note_flow(self._loop.time())
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        transport = self._transport
+        if self._door is not None and transport is not None and not transport.is_closing():
+            transport.resume_reading()
 
     # --- the inside
 

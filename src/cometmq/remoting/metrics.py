@@ -166,12 +166,17 @@ class Registry:
         """Something that happens and is counted elsewhere: its name ends in ``_total``."""
         self._read(name, "counter", text, read, labels)
 
+    def collect(self) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+        """Everything as it is now: name, kind, help text and samples of each metric."""
+        for name, (kind, text, samples) in self._metrics.items():
+            yield name, kind, text, samples()
+
     def expose(self) -> str:
         """Everything, as text."""
         lines: list[str] = []
-        for name, (kind, text, samples) in self._metrics.items():
+        for name, kind, text, samples in self.collect():
             lines += (f"# HELP {name} {_escaped(text)}", f"# TYPE {name} {kind}")
-            lines += [_line(name, sample) for sample in samples()]
+            lines += [_line(name, sample) for sample in samples]
         return "\n".join([*lines, ""])
 
     def _read(

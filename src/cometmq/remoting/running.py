@@ -27,7 +27,11 @@ class BackgroundTaskDied(CometError):
 
 
 class Background:
-    """Tasks that run as long as their program; one that dies takes the program down, loudly."""
+    """Tasks that run as long as their program; one that dies takes the program down, loudly.
+
+    A task that watches over another program may raise BackgroundTaskDied itself: that is told as
+    it stands, and not logged, since it is no fault in here.
+    """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,11 +60,13 @@ class Background:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        _log.error("background task '%s' died", task.get_name(), exc_info=error)
+        if not isinstance(error, BackgroundTaskDied):
+            _log.error("background task '%s' died", task.get_name(), exc_info=error)
+            error = BackgroundTaskDied(task.get_name(), error)
         if self._died is None:
             self._died = asyncio.get_running_loop().create_future()
         if not self._died.done():
-            self._died.set_result(BackgroundTaskDied(task.get_name(), error))
+            self._died.set_result(error)
 
 
 class Service(Protocol):

@@ -13,6 +13,7 @@ from cometmq.remoting.channel import Channel
 from cometmq.remoting.config import ChannelSettings, ServerSettings, TlsServerSettings
 from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.tls import server_door
+from cometmq.remoting.turn import Turn
 
 _log = logs.get_logger("cometmq.remoting")
 
@@ -46,6 +47,10 @@ def binding(host: str, port: int) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(host, port) from error
+        if error.errno is None:
+            # asyncio of 3.13 on tries the next address when one is not there, and says nothing
+            # but that it has come to the end of them.
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}") from error
         raise
 
 
@@ -74,6 +79,7 @@ class Server:
         self._on_closed = on_closed
         self._on_refused = on_refused
         self._budget = PartialFrames(self._settings.partial_frames_bytes_max)
+        self._turn = Turn()
         self._channels: set[Channel] = set()
         self._listeners: list[asyncio.Server] = []
         self._is_stopping = False
@@ -122,13 +128,17 @@ class Server:
             with binding(host, port):
                 await listener.start_serving()
 
+    def refuse_connections(self) -> None:
+        """Accept nobody any more; the connections there are stay."""
+        self._is_stopping = True
+        self._stop_listening()
+
     async def stop(self) -> None:
         """Refuse new connections, let requests in work finish, end everything; bounded.
 
         Requests that come from here on are not carried out: their clients see the connection end.
         """
-        self._is_stopping = True
-        self._stop_listening()
+        self.refuse_connections()
         for channel in self._channels:
             channel.stop_serving()
         await self._drain()
@@ -164,6 +174,7 @@ class Server:
             self._channel_settings,
             door=self._door,
             budget=self._budget,
+            turn=self._turn,
             on_opened=self._channels.add,
             on_closed=self._forget,
         )

@@ -18,11 +18,19 @@ class Verdict(NamedTuple):
 class Watch:
     """The times that matter of one connection, in seconds of the loop's clock."""
 
-    __slots__ = ("_last_activity", "_partial_since", "_sent_bytes", "_settings", "_stalled_since")
+    __slots__ = (
+        "_last_activity",
+        "_partial_since",
+        "_sent_bytes",
+        "_settings",
+        "_stalled_since",
+        "read_count",
+    )
 
     def __init__(self, settings: ChannelSettings, now: float) -> None:
         self._settings = settings
         self._last_activity = now  # a byte in either direction, as far as was noticed
+        self.read_count = 0  # how often something came from the peer
         self._partial_since: float | None = None  # when the frame that is incomplete began
         self._stalled_since: float | None = None  # when unread answers last became fewer
         self._sent_bytes = 0  # what the peer had taken when we looked last
@@ -38,6 +46,7 @@ class Watch:
     def note_read(self, now: float, *, is_partial: bool, is_progress: bool) -> None:
         """Bytes came; do they leave something incomplete, and did they complete something?"""
         self._last_activity = now
+        self.read_count += 1
         if not is_partial:
             self._partial_since = None
         elif is_progress or self._partial_since is None:

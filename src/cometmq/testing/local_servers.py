@@ -162,6 +162,7 @@ class AioBroker(AioServer[Broker]):
         What the broker does while it is then taken down never reaches the files that the next start
         finds; that one recovers from what a killed process leaves behind.
         """
+        self.service.refuse_connections()  # or whoever dials again is served while it is taken down
         for channel in self.service.channels:
             channel.drop("the broker is killed")
         image = self.folder.with_name(self.folder.name + ".killed")

@@ -25,13 +25,14 @@ def life(
     seconds: int = 900,
     sockets: Callable[[float], int] = lambda _: 20,
     others: Callable[[float], int] = lambda _: 11,
-    without_name: Callable[[float], int] = lambda _: 0,
+    without_name: Callable[[float], str] = lambda _: "",
 ) -> Life:
     """A process of which something is a function of its age, and all else stays as it is."""
     lived = Life(1, 1234, 0.0)
     for age_s in range(0, seconds, PERIOD_S):
+        nameless = tuple(without_name(age_s).split())
         lived.samples.append(
-            Sample(age_s, memory_mb(age_s), sockets(age_s), 40, others(age_s), without_name(age_s))
+            Sample(age_s, memory_mb(age_s), sockets(age_s), 40, others(age_s), nameless)
         )
     return lived
 
@@ -97,10 +98,12 @@ class TestFiles:
         assert only(list(files([leaking], WARM_UP_S))).is_missed
 
     def test_deleted_files_may_be_held_for_a_moment_only(self) -> None:
-        brief = life(without_name=lambda age_s: int(age_s) % 60 < 10)
-        lasting = life(without_name=lambda age_s: int(age_s > 600))
+        brief = life(without_name=lambda age_s: "a" if int(age_s) % 60 < 10 else "")
+        one_after_the_other = life(without_name=lambda age_s: f"file-{age_s // 10:.0f}")
+        lasting = life(without_name=lambda age_s: f"a b-{age_s}" if age_s > 600 else "")
 
         assert not deleted([brief]).is_missed
+        assert not deleted([one_after_the_other]).is_missed
         assert deleted([lasting]).is_missed
 
 

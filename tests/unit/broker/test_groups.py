@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.broker.groups import SYSTEM_GROUPS, Group, is_system_name, problem_of
+from cometmq.broker.groups import Group, problem_of
 from cometmq.errors import BrokerError
 from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.model.system_names import SYSTEM_GROUPS, is_system_group
 from cometmq.model.topic import DataVersion
 from cometmq.testing import FakeClock
 from tests.golden import store_data
@@ -42,9 +43,9 @@ class TestNames:
         assert len(problem_of("x" * 1_000_000)) < 1000
 
     def test_some_are_of_the_system(self) -> None:
-        assert is_system_name("CID_RMQ_SYS_anything")
-        assert is_system_name("TOOLS_CONSUMER")
-        assert not is_system_name("GID_orders")
+        assert is_system_group("CID_RMQ_SYS_anything")
+        assert is_system_group("TOOLS_CONSUMER")
+        assert not is_system_group("GID_orders")
 
 
 class TestStart:

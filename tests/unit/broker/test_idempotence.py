@@ -8,12 +8,12 @@ import pytest
 
 from cometmq.broker.idempotence import BATCH_COUNT_MAX
 from cometmq.broker.idempotence_marks import PROPERTY
-from cometmq.broker.topics import TIMER_TOPIC
 from cometmq.codec import batch, properties
 from cometmq.codec.batch import BatchItem
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.headers.send import SendMessage
 from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.config import FlushMode
 from tests.unit.broker.data_path import TOPIC, DataPath, sending

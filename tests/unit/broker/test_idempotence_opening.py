@@ -10,10 +10,10 @@ from cometmq.broker.idempotence import IdempotentSends, KeptProducers
 from cometmq.broker.idempotence_marks import CHUNK_BYTES, PROPERTY, mark_of, marks_since
 from cometmq.broker.idempotence_snapshot import SnapshotFile
 from cometmq.broker.idempotence_table import Snapshot
-from cometmq.broker.topics import TIMER_TOPIC
 from cometmq.codec import properties
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.record import Record
+from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.results import NewMessage
 from tests.unit.broker.data_path import TOPIC, DataPath, sending

@@ -97,6 +97,17 @@ def test_all_keys_of_both_releases_are_there(scene: Scene, release: str) -> None
     assert missing == {"commitLogDiskRatio_store/commitlog"}, "which is the path of that broker"
 
 
+def test_messages_that_are_only_gathered_are_not_behind(store: MessageStore, scene: Scene) -> None:
+    store.put(message(b"0"))
+    marks = store.watermarks
+    was_behind = marks.dispatched < marks.appended
+
+    table = scene.table()
+
+    assert was_behind
+    assert table["dispatchBehindBytes"] == "0"
+
+
 def test_an_empty_broker_says_what_an_empty_broker_of_apache_says(scene: Scene) -> None:
     table = scene.table()
 

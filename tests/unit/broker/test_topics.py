@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from cometmq.broker.topics import (
-    NOT_SENDABLE,
     QUEUES_MAX,
     UNIT,
     UNIT_SUBSCRIPTION,
@@ -15,6 +14,7 @@ from cometmq.broker.topics import (
     problem_of,
 )
 from cometmq.errors import BrokerError
+from cometmq.model.system_names import NOT_SENDABLE
 from cometmq.model.topic import DataVersion, TopicConfig, TopicFilterType
 from cometmq.testing import FakeClock
 from tests.golden import store_data

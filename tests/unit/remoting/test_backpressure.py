@@ -6,9 +6,10 @@ import pytest
 
 from cometmq.codec.command import Command
 from cometmq.remoting.channel import Channel
-from cometmq.remoting.config import ChannelSettings
+from cometmq.remoting.config import ChannelSettings, TlsServerSettings
 from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.server import Server
+from cometmq.remoting.tls import server_door
 from tests.unit.remoting.kit import (
     ECHO,
     HUGE,
@@ -126,15 +127,43 @@ async def test_a_peer_with_too_much_unread_is_dropped_at_once(
         assert (await other.request(ECHO, body=b"x", timeout_ms=5_000)).body == b"x"
 
 
-async def test_reading_stops_while_much_is_unsent() -> None:
+async def test_a_listening_side_stops_reading_while_much_is_unsent() -> None:
     transport = FakeTransport()
-    channel = channel_on(transport)
+    channel = channel_on(transport, door=server_door(TlsServerSettings()))
 
     channel.pause_writing()
     assert transport.is_reading_paused
     channel.resume_writing()
     assert not transport.is_reading_paused
     channel.connection_lost(None)
+
+
+async def test_a_dialling_side_goes_on_reading_and_says_that_it_is_stalled() -> None:
+    """A peer that cannot get rid of its answers would take no more requests: both would wait."""
+    transport = FakeTransport()
+    channel = channel_on(transport)
+
+    channel.pause_writing()
+    waiting = asyncio.ensure_future(channel.flowing())
+    await asyncio.sleep(0)
+
+    assert not transport.is_reading_paused
+    assert channel.is_stalled
+    assert not waiting.done()
+    channel.resume_writing()
+    await waiting
+    assert not channel.is_stalled
+    channel.connection_lost(None)
+
+
+async def test_whoever_waits_for_a_stalled_peer_is_woken_when_the_connection_ends() -> None:
+    channel = channel_on(FakeTransport())
+    channel.pause_writing()
+
+    channel.connection_lost(None)
+    await channel.flowing()
+
+    assert not channel.is_open
 
 
 async def test_the_high_water_mark_is_a_setting_and_zero_means_the_default() -> None:

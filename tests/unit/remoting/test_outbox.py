@@ -104,3 +104,59 @@ async def test_what_was_put_can_be_forgotten(transport: FakeTransport) -> None:
     await asyncio.sleep(0)
 
     assert transport.writes == []
+
+
+async def test_a_full_box_is_seen_before_the_transport_says_so(transport: FakeTransport) -> None:
+    """uvloop tells only after its next write; until then everybody would go on sending."""
+    outbox, _ = outbox_on(transport)
+    assert not outbox.is_stalled
+
+    transport.unsent_bytes = 2 * MIB
+    outbox.put(b"head", (bytes(MIB),), MIB)
+    assert outbox.is_stalled
+    waiting = asyncio.ensure_future(outbox.flowing())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    transport.unsent_bytes = 0
+    await waiting
+
+    assert not outbox.is_stalled
+
+
+async def test_those_who_wait_go_on_a_few_at_a_time(transport: FakeTransport) -> None:
+    outbox, _ = outbox_on(transport)
+    sent = 0
+
+    async def send() -> None:
+        nonlocal sent
+        await outbox.flowing()
+        sent += 1
+        if sent == 10:  # full again
+            outbox.pause()
+
+    outbox.pause()
+    waiting = [asyncio.ensure_future(send()) for _ in range(200)]
+    await asyncio.sleep(0)
+
+    outbox.resume()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert sent == 10
+    outbox.resume()
+    await asyncio.gather(*waiting)
+
+    assert sent == 200
+
+
+async def test_a_connection_that_ends_lets_everybody_go(transport: FakeTransport) -> None:
+    outbox, _ = outbox_on(transport)
+    outbox.pause()
+    waiting = [asyncio.ensure_future(outbox.flowing()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+
+    outbox.clear()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert results[0] is results[2] is None
+    assert isinstance(results[1], asyncio.CancelledError)

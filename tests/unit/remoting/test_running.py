@@ -53,6 +53,19 @@ def test_a_task_that_dies_takes_its_program_down_loudly(caplog: pytest.LogCaptur
     assert warnings_in(caplog) == ["background task 'worker' died"]
 
 
+def test_what_a_watching_task_says_is_told_as_it_stands(caplog: pytest.LogCaptureFixture) -> None:
+    """It is no fault in here, so that there is nothing to log, nor to wrap."""
+    death = BackgroundTaskDied("worker", RuntimeError("killed"))
+    program = Program(error=death)
+
+    with pytest.raises(BackgroundTaskDied) as caught:
+        run(lambda: program)
+
+    assert caught.value is death
+    assert program.happened == ["started", "stopped"]
+    assert warnings_in(caplog) == []
+
+
 def test_a_program_that_cannot_start_is_stopped_all_the_same() -> None:
     """What it has opened so far must not stay open."""
 

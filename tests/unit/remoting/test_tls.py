@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from cometmq.codec.command import Command
 from cometmq.errors import ConnectionLost, Unreachable
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.client import connect
@@ -14,6 +15,7 @@ from cometmq.remoting.config import (
     TlsMode,
     TlsServerSettings,
 )
+from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.server import Server
 from tests.unit.remoting.certificates import Certificates
 from tests.unit.remoting.kit import (
@@ -248,6 +250,31 @@ async def test_garbage_that_begins_like_tls_costs_its_sender_the_connection(
         assert "connection closed: TLS with the peer failed: " in line
         secure = await connect(address_of(server), tls=TRUSTING)
         assert await body_over(secure, b"others") == b"others"
+
+
+async def test_a_broken_stream_ends_in_order_even_if_something_waits_to_be_sent(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing more can be said on it but the alert; a bug here would reach the loop."""
+    routes = Routes()
+
+    def notify_and_break(channel: Channel, command: Command) -> Answer:
+        channel.oneway(ECHO, None, b"a notice that waits")
+        channel.data_received(b"\x17\x03\x03\x00\x20" + bytes(32))
+        return Answer()
+
+    routes.add(ECHO, notify_and_break)
+    async with serving(routes, tls=server_settings(certificates)) as server:
+        async with raw_peer(server) as raw:
+            peer = SecurePeer(raw)
+            await peer.agree()
+
+            await raw.send(peer.stream.send(request(ECHO, 1)))
+            told = await raw.until_closed()
+
+        assert told[:1] == b"\x17", "the alert, encrypted"
+        (line,) = warnings_in(caplog)
+        assert "connection closed: TLS with the peer failed: " in line
 
 
 async def test_garbage_inside_tls_costs_its_sender_the_connection_too(

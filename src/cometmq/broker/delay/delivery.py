@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from cometmq.broker.delay.levels import REAL_QUEUE_ID, REAL_TOPIC, RECORD_CRC, rewritten
-from cometmq.broker.topics import HALF_TOPIC
 from cometmq.codec import properties, record
 from cometmq.codec.bodies.offsets import DelayOffsetTable
 from cometmq.codec.java import INT32_MAX
 from cometmq.errors import RemoteProtocolError
 from cometmq.logs import get_logger
 from cometmq.model.limits import PROPERTIES_BYTES_MAX
+from cometmq.model.system_names import HALF_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
 from cometmq.store.results import NewMessage, PutStatus
 

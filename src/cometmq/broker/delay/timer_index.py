@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cometmq.broker.delay.timer_checkpoint import TimerCheckpoint
 from cometmq.broker.delay.timer_log import TimerLog
 from cometmq.broker.delay.timer_wheel import TimerWheel
-from cometmq.broker.topics import TIMER_TOPIC
 from cometmq.codec import properties, record, timer
 from cometmq.codec.java import string_hash
 from cometmq.codec.properties import Property
 from cometmq.codec.timer import TimerCheck, TimerMagic, TimerUnit
 from cometmq.errors import RemoteProtocolError
 from cometmq.logs import get_logger
+from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.store.directory import CONFIG_FOLDER
 from cometmq.store.files import DiskFiles
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from cometmq.broker.delay.levels import REAL_QUEUE_ID, REAL_TOPIC, RECORD_CRC, rewritten
 from cometmq.broker.delay.timer_rules import DELETE_KEY, OUT_MS, number_of
-from cometmq.broker.topics import NOT_SENDABLE, TIMER_TOPIC
 from cometmq.codec import properties, record
 from cometmq.codec.properties import Property
 from cometmq.errors import RemoteProtocolError
 from cometmq.model.limits import PROPERTIES_BYTES_MAX
+from cometmq.model.system_names import NOT_SENDABLE, TIMER_TOPIC
 from cometmq.store.key_index import KeyKind
 from cometmq.store.results import NewMessage
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from cometmq.broker.delay.levels import REAL_QUEUE_ID, REAL_TOPIC, RECORD_CRC, rewritten
-from cometmq.broker.topics import TIMER_TOPIC
 from cometmq.codec import properties, recall_handle
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.properties import Property
 from cometmq.codec.recall_handle import RecallHandle
 from cometmq.errors import BrokerError, LocalProtocolError
+from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.model.topic import RETRY_PREFIX
 
 if TYPE_CHECKING:

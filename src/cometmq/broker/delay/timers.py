@@ -24,12 +24,12 @@ from cometmq.broker.delay.levels import REAL_TOPIC
 from cometmq.broker.delay.timer_index import SPARE_SLOTS, Progress, TimerIndex, timer_record
 from cometmq.broker.delay.timer_messages import Deletions, has_left, leaving
 from cometmq.broker.delay.timer_rules import DELETE_KEY, OUT_MS, number_of
-from cometmq.broker.topics import TIMER_TOPIC
 from cometmq.codec import properties, record, timer
 from cometmq.codec.java import INT32_MAX, string_hash
 from cometmq.codec.timer import NO_POSITION, TimerCheck, TimerMagic, TimerUnit
 from cometmq.errors import RemoteProtocolError
 from cometmq.logs import get_logger
+from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.store.results import PutStatus
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ answered when the flusher has got there, all messages of one read together.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from cometmq.broker.send_plans import illegal
@@ -62,21 +63,18 @@ class SendHandlers:
             )
 
     def add_to(self, routes: Routes) -> None:
-        routes.add_batch(RequestCode.SEND_MESSAGE, self.send_long)
-        routes.add_batch(RequestCode.SEND_MESSAGE_V2, self.send)
-        routes.add_batch(RequestCode.SEND_BATCH_MESSAGE, self.send)
+        long, short = (
+            functools.partial(self.send, header_type)
+            for header_type in (SendMessage, SendMessageV2)
+        )
+        routes.add_batch(RequestCode.SEND_MESSAGE, long)
+        routes.add_batch(RequestCode.SEND_MESSAGE_V2, short)
+        routes.add_batch(RequestCode.SEND_BATCH_MESSAGE, short)
 
-    def send_long(self, channel: Channel, commands: Sequence[Command]) -> None:
-        """Sends whose header has long names."""
-        self._send(channel, commands, SendMessage)
-
-    def send(self, channel: Channel, commands: Sequence[Command]) -> None:
-        """Sends whose header has short names."""
-        self._send(channel, commands, SendMessageV2)
-
-    def _send(
-        self, channel: Channel, commands: Sequence[Command], header_type: type[SendMessage]
+    def send(
+        self, header_type: type[SendMessage], channel: Channel, commands: Sequence[Command]
     ) -> None:
+        """Take sends with headers of one kind, and answer them."""
         born_host, host_flags = self._plans.born_host(channel)
         count = len(commands)
         waiting: list[Stored] = []

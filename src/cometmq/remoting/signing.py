@@ -6,6 +6,7 @@ import msgspec
 
 from cometmq.codec import signature
 from cometmq.codec.headers.base import Header
+from cometmq.errors import SettingsError
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -14,6 +15,16 @@ class Credentials(msgspec.Struct, frozen=True):
     access_key: str
     secret_key: str
     security_token: str | None = None
+
+    @classmethod
+    def of(cls, access: str | None, secret: str | None, token: str | None) -> "Credentials | None":
+        """The credentials that were given, if any. Raises SettingsError for half of them."""
+        if access is None and secret is None:
+            return None
+        if access is None or secret is None:
+            missing = "access_key" if access is None else "secret_key"
+            raise SettingsError(missing, "it is missing", "give both keys or none")
+        return cls(access, secret, token)
 
     def __repr__(self) -> str:
         return f"Credentials(access_key={self.access_key!r})"

@@ -5,24 +5,25 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cometmq.admin import Admin
-from cometmq.admin.connections import Connections
-from cometmq.admin.signing import Credentials
 from cometmq.codec import signature
-from cometmq.codec.codes import RequestCode
+from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
 from cometmq.codec.headers.base import Header
 from cometmq.codec.headers.topics import GetTopicStatsInfo
 from cometmq.errors import ConnectionLost, RequestTimeout, SettingsError, Unreachable
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.config import TlsClientSettings, TlsMode, TlsServerSettings
+from cometmq.remoting.connections import Connections, Pauses
 from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.server import Server
+from cometmq.remoting.signing import Credentials
 from tests.unit.remoting.certificates import Certificates, make_certificates
 
 LOOPBACK = "127.0.0.1"
 ECHO = RequestCode.GET_TOPIC_STATS_INFO
 DROP = RequestCode.TRIGGER_DELETE_FILES
 SILENT = RequestCode.GET_BROKER_RUNTIME_INFO
+LEAVING = RequestCode.GET_BROKER_CONFIG
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,7 @@ class Peer:
         routes.add(ECHO, self._echo)
         routes.add(DROP, self._drop)
         routes.add(SILENT, lambda channel, command: None)
+        routes.add(LEAVING, self._leave)
         self._server = Server(routes, tls=tls, on_closed=self._closed)
         self._port = port
         self.commands: list[Command] = []
@@ -69,6 +71,13 @@ class Peer:
         channel.close("as told")
         self.is_patient = True
         return None
+
+    def _leave(self, channel: Channel, command: Command) -> Answer:
+        """Say "go away" on the first connection, and serve on the next."""
+        is_known = channel in self.seen
+        self.seen.add(channel)
+        self.commands.append(command)
+        return Answer(ResponseCode.GO_AWAY) if is_known else Answer(body=b"served")
 
     def _closed(self, channel: Channel) -> None:
         self.closed_count += 1
@@ -159,6 +168,160 @@ async def test_a_server_that_does_not_answer_is_given_up() -> None:
     async with peers() as (peer,), Connections() as connections:
         with pytest.raises(RequestTimeout):
             await connections.ask(peer.address, SILENT, timeout_ms=20)
+
+
+async def test_a_peer_that_has_said_nothing_since_it_was_asked_is_hung_up_on() -> None:
+    async with peers() as (peer,), Connections(silence_ms=20) as connections:
+        await say(connections, peer)
+        channel = connections.find(peer.address)
+
+        with pytest.raises(RequestTimeout):
+            await connections.ask(peer.address, SILENT, timeout_ms=20)
+
+        assert channel is not None
+        assert not channel.is_open
+        assert await say(connections, peer) == b"hello"
+
+
+async def test_a_late_answer_alone_does_not_cost_others_their_connection() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        late = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=30))
+        await asyncio.sleep(0)
+        await say(connections, peer)
+
+        with pytest.raises(RequestTimeout):
+            await late
+
+        assert connections.find(peer.address) is not None
+
+
+async def test_somebody_in_a_hurry_does_not_cost_others_their_connection() -> None:
+    """A silence that is shorter than an ordinary pause of a broker proves nothing."""
+    async with peers() as (peer,), Connections() as connections:
+        await say(connections, peer)
+        channel = connections.find(peer.address)
+
+        with pytest.raises(RequestTimeout):
+            await connections.ask(peer.address, SILENT, timeout_ms=10)
+
+        assert channel is not None
+        assert connections.find(peer.address) is channel
+
+
+async def test_several_short_silences_in_a_row_are_a_long_one() -> None:
+    async with peers() as (peer,), Connections(silence_ms=40) as connections:
+        await say(connections, peer)
+        count = 0
+
+        while connections.find(peer.address) is not None:
+            with pytest.raises(RequestTimeout):
+                await connections.ask(peer.address, SILENT, timeout_ms=5)
+            count += 1
+
+        assert 1 < count <= 8
+
+
+async def test_somebody_in_a_hurry_does_not_end_the_attempt_to_connect() -> None:
+    """Neither does the address count as one that cannot be reached, to be left alone."""
+    async with peers() as (peer,), Connections(pauses=Pauses(first=60)) as connections:
+        hurried = asyncio.create_task(connections.channel(peer.address, timeout_ms=60_000))
+        patient = asyncio.create_task(connections.channel(peer.address))
+        await asyncio.sleep(0)
+        hurried.cancel()
+
+        channel = await patient
+
+        assert channel.is_open
+        assert connections.find(peer.address) is channel
+
+
+async def test_no_time_for_a_connection_does_not_make_an_address_unreachable() -> None:
+    async with peers() as (peer,), Connections(pauses=Pauses(first=60)) as connections:
+        with pytest.raises(Unreachable, match=r"no connection within 0 ms"):
+            await connections.channel(peer.address, timeout_ms=0)
+
+        assert await say(connections, peer) == b"hello"
+        assert connections.find(peer.address) is not None
+
+
+async def test_closing_ends_the_attempt_to_connect() -> None:
+    async with peers() as (peer,):
+        connections = Connections(owner="client")
+        waiting = asyncio.create_task(connections.channel(peer.address))
+        await asyncio.sleep(0)
+
+        connections.close()
+
+        with pytest.raises(Unreachable, match="this client is closed"):
+            await waiting
+
+
+async def test_waiting_for_a_turn_is_part_of_the_time() -> None:
+    async with peers() as (peer,), Connections(requests_max=1) as connections:
+        first = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=60_000))
+        await asyncio.sleep(0)
+
+        with pytest.raises(Unreachable, match="too many other requests were under way for 10 ms"):
+            await connections.ask(peer.address, ECHO, timeout_ms=10)
+
+        first.cancel()
+        await asyncio.wait((first,))
+        assert await say(connections, peer) == b"hello"
+
+
+async def test_when_all_connections_are_in_use_one_more_is_made() -> None:
+    async with peers(2) as (first, second), Connections(connections_max=1) as connections:
+        waiting = asyncio.create_task(connections.ask(first.address, SILENT, timeout_ms=60_000))
+        await asyncio.sleep(0)
+
+        assert await say(connections, second) == b"hello"
+
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+
+
+async def test_a_server_that_goes_away_is_asked_again_on_a_new_connection() -> None:
+    async with peers() as (peer,), Connections() as connections:
+        await say(connections, peer)
+        old = connections.find(peer.address)
+        waiting = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=50))
+        await asyncio.sleep(0)
+
+        answer = await connections.ask(peer.address, LEAVING, timeout_ms=5_000)
+
+        assert answer.body == b"served"
+        assert len(peer.seen) == 2
+        assert old is not None
+        assert old.is_open  # somebody still waits there
+        with pytest.raises(RequestTimeout):
+            await waiting
+        assert not old.is_open
+
+
+async def test_an_address_that_cannot_be_reached_is_left_alone_for_a_while() -> None:
+    async with Connections(pauses=Pauses(first=20)) as connections:
+        with pytest.raises(Unreachable, match=r"refused$"):
+            await connections.channel(f"{LOOPBACK}:1")
+
+        with pytest.raises(Unreachable, match=r"refused; it is tried again in (20|19)\.\d s"):
+            await connections.channel(f"{LOOPBACK}:1")
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    pauses = Pauses(first=1, longest=30)
+
+    assert [pauses.after(failures) for failures in (1, 2, 3, 6, 1_000)] == [1, 2, 4, 30, 30]
+
+
+async def test_who_owns_the_connections_is_told_of_new_ones() -> None:
+    opened: list[str] = []
+    async with peers() as (peer,), Connections(on_opened=opened.append) as connections:
+        await say(connections, peer)
+        await say(connections, peer)
+        connections.forget(peer.address, "no longer needed")
+        await say(connections, peer)
+
+        assert opened == [peer.address, peer.address]
 
 
 async def test_an_address_where_nobody_listens_is_unreachable() -> None:
