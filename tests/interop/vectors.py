@@ -19,6 +19,11 @@ FOLDER = Path(__file__).parents[1] / "data" / "vectors"
 RELEASES = ("4.9.7", "5.5.0")
 KINDS = (
     "batches",
+    "client-producer-bans",
+    "client-producer-checks",
+    "client-producer-namespaces",
+    "client-producer-properties",
+    "client-producer-queues",
     "commands",
     "hashes",
     "json",

@@ -22,6 +22,7 @@ import org.apache.rocketmq.common.message.Message;
 /** Sends in every way the client has; producers are kept for the next command. */
 final class Producers {
     private static final String USUAL_NAME = "main";
+    private static final String USUAL_COMPRESSION = "ZLIB";
     // A send that is tried again on a busy machine would be stored twice.
     private static final int SEND_TIMEOUT_MS = 20_000;
 
@@ -68,7 +69,8 @@ final class Producers {
             options.text("group", "PG_features"),
             String.valueOf(options.is("vip")),
             String.valueOf(options.number("maxMessageSize", -1)),
-            String.valueOf(options.number("compressOver", -1)));
+            String.valueOf(options.number("compressOver", -1)),
+            options.text("compression", USUAL_COMPRESSION));
         if (!started.containsKey(key)) {
             started.put(key, start(options));
         }
@@ -80,6 +82,8 @@ final class Producers {
     }
 
     private static DefaultMQProducer start(Options options) throws Exception {
+        // Read when a producer is made; 4.9 knows one way only.
+        System.setProperty("rocketmq.message.compressType", options.text("compression", USUAL_COMPRESSION));
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "PG_features"));
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));

@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -15,6 +16,8 @@ final class Storm {
     private static final int BATCH_SIZE = 5;
     private static final int FILLER_BYTES = 400;
     private static final int COUNT_MAX = 50_000;
+    private static final int REFUSALS_MAX = 500;
+    private static final long REFUSED_MS = 20;
 
     private final Options options;
     private final StoreShell.Events events;
@@ -44,14 +47,27 @@ final class Storm {
     }
 
     private void sendUntilFailure(DefaultMQProducer producer, String name) {
+        int refusals = 0;
         try {
             for (int i = 0; i < COUNT_MAX; i++) {
                 int size = i % BATCH_EVERY == 0 ? BATCH_SIZE : 1;
-                send(producer, name + "-" + i, size);
+                try {
+                    send(producer, name + "-" + i, size);
+                } catch (Exception refusal) {
+                    // A broker that has just started may be too busy at first, but it is there.
+                    if (!isAnswered(refusal) || ++refusals > REFUSALS_MAX) {
+                        throw refusal;
+                    }
+                    Thread.sleep(REFUSED_MS);
+                }
             }
         } catch (Exception failure) {
             events.print("event", "stopped", "thread", name, "reason", failure.toString());
         }
+    }
+
+    private static boolean isAnswered(Exception failure) {
+        return failure instanceof MQBrokerException || failure.getCause() instanceof MQBrokerException;
     }
 
     private void send(DefaultMQProducer producer, String name, int size) throws Exception {

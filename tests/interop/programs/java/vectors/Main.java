@@ -19,6 +19,12 @@ public final class Main {
         PropertyVectors.make().write(folder, "properties");
         MessageIdVectors.make().write(folder, "message-ids");
         MessageIdVectors.makeNow().write(folder, "made-message-ids");
+        // Before the store, which adds topics of its own to those that are the system's.
+        ProducerVectors.checks().write(folder, "client-producer-checks");
+        ProducerVectors.namespaces().write(folder, "client-producer-namespaces");
+        ProducerVectors.queues().write(folder, "client-producer-queues");
+        ProducerVectors.bans().write(folder, "client-producer-bans");
+        ProducerVectors.properties().write(folder, "client-producer-properties");
         ExtensionVectors.make(scratch.resolve("extension")).write(folder, "queue-extension");
         RecordVectors.make(scratch.resolve("store")).write(folder, "records");
         // The store leaves threads behind that are no daemons.

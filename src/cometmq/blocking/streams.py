@@ -1,0 +1,51 @@
+"""An async iterator as a plain one."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Generic, Self, TypeVar
+
+from cometmq.blocking.member import Threads
+from cometmq.errors import InvalidArgument
+
+T = TypeVar("T")
+
+
+class Stream(Iterator[T], Generic[T]):
+    """Asks for one thing after the other, each in a call of its own, and waits as long as it takes.
+
+    ``owner`` lives as long as it is used.
+    """
+
+    def __init__(self, owner: object, threads: Threads, source: AsyncIterator[T]) -> None:
+        self.owner = owner
+        self._threads = threads
+        self._source = source
+        self.used_by = 0  # the thread that asked last
+        self._asking = threading.Lock()  # held while somebody waits for the next thing
+        threads.streams.add(self)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if not self._asking.acquire(blocking=False):
+            # Nobody would know any more whose message the next question acknowledges.
+            fact = "another thread waits for the next one here"
+            raise InvalidArgument("iterator", fact, "let each thread call iter() for its own")
+        try:
+            self.used_by = threading.get_ident()
+            return self._threads.call(_next(self._source), None)
+        except StopAsyncIteration:
+            raise StopIteration from None
+        finally:
+            self._asking.release()
+
+    def close(self) -> None:
+        """Ask no more; may be called again."""
+        close = getattr(self._source, "aclose", None)
+        if close is not None and self._threads.loop.is_running:
+            self._threads.call(close())
+
+
+async def _next(source: AsyncIterator[T]) -> T:
+    return await anext(source)

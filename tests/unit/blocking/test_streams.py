@@ -1,0 +1,145 @@
+"""Async iterators as plain ones."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Iterator
+
+import pytest
+
+from cometmq.blocking.loop_thread import LoopThread
+from cometmq.blocking.member import Member, Threads
+from cometmq.blocking.streams import Stream
+from cometmq.client.life import Life, State
+from cometmq.errors import InvalidArgument, NotFound, NotRunning
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    life = Life("this client")
+    life.state = State.RUNNING
+    threads = Threads(LoopThread(life), drain_timeout_ms=100)
+    threads.loop.start()
+    yield threads
+    threads.loop.stop()
+    threads.finish()
+
+
+class Numbers:
+    """Counts to an end, notes how far it was asked, and how it ended."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self.asked = 0
+        self.is_closed = False
+
+    async def count(self) -> AsyncGenerator[int, None]:
+        try:
+            for number in range(self._end):
+                self.asked += 1
+                yield number
+            raise NotFound("number", str(self._end))
+        finally:
+            self.is_closed = True
+
+
+def test_one_thing_comes_after_the_other_and_nothing_ahead(threads: Threads) -> None:
+    numbers = Numbers(3)
+    stream = Stream(None, threads, numbers.count())
+
+    first = next(stream)
+
+    assert (first, numbers.asked) == (0, 1)
+    assert next(stream) == 1
+
+
+def test_what_ends_the_source_ends_the_stream(threads: Threads) -> None:
+    async def two() -> AsyncGenerator[int, None]:
+        yield 1
+        yield 2
+
+    assert list(Stream(None, threads, two())) == [1, 2]
+
+
+def test_what_the_source_raises_is_raised(threads: Threads) -> None:
+    stream = Stream(None, threads, Numbers(0).count())
+
+    with pytest.raises(NotFound):
+        next(stream)
+
+
+def test_closing_it_closes_the_source(threads: Threads) -> None:
+    numbers = Numbers(3)
+    stream = Stream(None, threads, numbers.count())
+    next(stream)
+
+    stream.close()
+
+    assert numbers.is_closed
+    assert list(stream) == []
+
+
+def test_closing_a_member_leaves_its_streams_of_the_same_thread(threads: Threads) -> None:
+    mine, other, of_others = Numbers(3), Numbers(3), Numbers(3)
+    member = Member("client", threads)
+    kept = Stream(member, threads, mine.count())
+    elsewhere = Stream(member, threads, other.count())
+    next(kept)
+    next(of_another := Stream(Member("client", threads), threads, of_others.count()))
+    thread = threading.Thread(target=lambda: next(elsewhere))
+    thread.start()
+    thread.join()
+
+    threads.close(member, lambda: asyncio.sleep(0))
+
+    assert mine.is_closed
+    assert not other.is_closed
+    assert not of_others.is_closed
+    assert next(of_another) == 1
+
+
+def test_closing_the_client_leaves_all_streams_of_the_same_thread(threads: Threads) -> None:
+    of_member, of_client = Numbers(3), Numbers(3)
+    streams = [
+        Stream(Member("client", threads), threads, of_member.count()),
+        Stream("client", threads, of_client.count()),
+    ]
+    for stream in streams:
+        next(stream)
+
+    threads.close(None, lambda: asyncio.sleep(0))
+
+    assert of_member.is_closed
+    assert of_client.is_closed
+
+
+def test_two_threads_cannot_wait_for_the_same_thing(threads: Threads) -> None:
+    gate = asyncio.Event()
+
+    async def slow() -> AsyncGenerator[int, None]:
+        is_asked.set()
+        await gate.wait()
+        yield 1
+
+    is_asked = threading.Event()
+    stream, found = Stream(None, threads, slow()), list[int]()
+    thread = threading.Thread(target=lambda: found.append(next(stream)))
+    thread.start()
+    is_asked.wait(5)
+
+    with pytest.raises(InvalidArgument, match="let each thread"):
+        next(stream)
+
+    threads.do(gate.set)
+    thread.join(5)
+    assert found == [1]
+    assert list(stream) == []
+
+
+def test_a_stream_of_a_closed_client_says_so(threads: Threads) -> None:
+    stream = Stream(None, threads, Numbers(3).count())
+    next(stream)
+    threads.loop.stop()
+
+    with pytest.raises(NotRunning):
+        next(stream)
+    stream.close()
