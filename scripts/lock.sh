@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes locks/*.txt from pyproject.toml: exact versions with hashes, valid for every supported Python
-# and without the name of any package registry. dev.txt is for working on CometMQ, test.txt for its unit
-# suites on another Python, run.txt for the package alone.
+# and without the name of any package registry. dev.txt is for working on CometMQ, spark.txt for the Spark
+# connector beside it, test.txt for the unit suites on another Python, run.txt for the package alone.
 set -eu
 cd "$(dirname "$0")/.."
 command -v uv > /dev/null || {
@@ -14,5 +14,6 @@ lock() {
         --no-emit-index-url --no-header pyproject.toml "$@"
 }
 lock --extra compress --extra docs --extra dev --output-file locks/dev.txt
+lock --extra spark --constraint locks/dev.txt --output-file locks/spark.txt
 lock --group test --output-file locks/test.txt
 lock --output-file locks/run.txt

@@ -1,0 +1,130 @@
+"""The columns of a topic as a table, and the Arrow types they travel in.
+
+The schema is told to Spark as DDL text, because only the JVM can parse types; readers get it back
+as a ``StructType`` and make Arrow types of it with Spark's own rules.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cometmq.errors import InvalidArgument
+
+BODY: Final = "body"
+PROPERTIES: Final = "properties"
+
+COLUMNS: Final[dict[str, tuple[str, Any]]] = {
+    "topic": ("string", pa.string()),
+    "brokerName": ("string", pa.string()),
+    "queueId": ("int", pa.int32()),
+    "queueOffset": ("bigint", pa.int64()),
+    "msgId": ("string", pa.string()),
+    "uniqKey": ("string", pa.string()),
+    "keys": ("string", pa.string()),
+    "tags": ("string", pa.string()),
+    BODY: ("binary", pa.binary()),
+    PROPERTIES: ("map<string,string>", pa.map_(pa.string(), pa.string())),
+    "bornTimestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "storeTimestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "bornHost": ("string", pa.string()),
+    "storeHost": ("string", pa.string()),
+    "flag": ("int", pa.int32()),
+    "sysFlag": ("int", pa.int32()),
+    "reconsumeTimes": ("int", pa.int32()),
+    "physicalOffset": ("bigint", pa.int64()),
+    "preparedTransactionOffset": ("bigint", pa.int64()),
+    "delayLevel": ("int", pa.int32()),
+    "originTopic": ("string", pa.string()),
+    "originMsgId": ("string", pa.string()),
+}
+"""Every column: its Spark type, and the Arrow type that Spark's rules make of it."""
+
+BODY_FORMATS: Final = ("binary", "string", "json")
+_BODY_FORMATS_LATER: Final = ("avro", "protobuf")
+
+
+def check_body_format(text: str) -> str:
+    """The format a body is decoded as. Raises InvalidArgument for one we do not have."""
+    wanted = text.lower()
+    if wanted in BODY_FORMATS:
+        return wanted
+    known = ", ".join(BODY_FORMATS)
+    if wanted in _BODY_FORMATS_LATER:
+        advice = f"read it as binary and use Spark's from_{wanted}; there are: {known}"
+        raise InvalidArgument("bodyFormat", f"'{text}' is not there yet", advice)
+    raise InvalidArgument("bodyFormat", f"'{text}' is no format of bodies", f"there are: {known}")
+
+
+def chosen_columns(names: Sequence[str], *, with_properties: bool) -> tuple[str, ...]:
+    """The columns that were asked for, or all; names in any case. Raises InvalidArgument."""
+    if not names:
+        return tuple(name for name in COLUMNS if with_properties or name != PROPERTIES)
+    by_lower = {name.lower(): name for name in COLUMNS}
+    chosen: list[str] = []
+    for name in names:
+        known = by_lower.get(name.lower())
+        if known is None:
+            close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+            advice = f"did you mean '{by_lower[close[0]]}'?" if close else "there are: "
+            advice += "" if close else ", ".join(COLUMNS)
+            raise InvalidArgument("columns", f"no such column: '{name}'", advice)
+        if known in chosen:
+            raise InvalidArgument("columns", f"column '{known}' is named twice", "name it once")
+        chosen.append(known)
+    return tuple(chosen)
+
+
+def ddl_of(columns: Sequence[str], body_type: str) -> str:
+    """The schema as Spark's DDL; ``body_type`` is the DDL type of the body."""
+    return ", ".join(
+        f"`{name}` {body_type if name == BODY else COLUMNS[name][0]}" for name in columns
+    )
+
+
+def body_type_of(body_format: str, body_schema: str) -> str:
+    """The DDL type of the body; a schema is DDL (``id long, price double``) or Spark's JSON."""
+    if body_format != "json":
+        return body_format
+    text = body_schema.strip()
+    if text.startswith("{"):
+        return _type_of_json(text)
+    if text.lower().startswith("struct<"):
+        return text
+    return f"struct<{text}>"
+
+
+def arrow_schema(columns: Sequence[str]) -> Any:
+    """The Arrow schema of columns with a body of bytes, without asking Spark."""
+    return pa.schema([(name, COLUMNS[name][1]) for name in columns])
+
+
+def ddl_of_arrow(kind: Any) -> str:
+    """The DDL of a type that was inferred from JSON; what is not known yet is text."""
+    if pa.types.is_struct(kind):
+        fields = (kind.field(number) for number in range(kind.num_fields))
+        inner = ", ".join(f"`{one.name}`: {ddl_of_arrow(one.type)}" for one in fields)
+        return f"struct<{inner}>"
+    if pa.types.is_list(kind):
+        return f"array<{ddl_of_arrow(kind.value_type)}>"
+    if pa.types.is_integer(kind):
+        return "bigint"
+    if pa.types.is_floating(kind):
+        return "double"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    return "string"  # text, times, and what was null in every sample
+
+
+def _type_of_json(text: str) -> str:
+    from pyspark.sql.types import StructType
+
+    try:
+        return str(StructType.fromJson(json.loads(text)).simpleString())
+    except (ValueError, KeyError, TypeError) as error:
+        fact = f"it is no schema in Spark's JSON form: {error}"
+        raise InvalidArgument("bodySchema", fact, "use DDL, as in: id long, price double") from None

@@ -1,0 +1,142 @@
+"""A Spark session that is set up right for topics: Java, Python workers, Arrow, the package itself.
+
+Everything here can be said otherwise by ``conf``; what is done is listed in the guide "On a
+cluster". A session that already runs is returned as it is, as Spark does.
+"""
+
+import atexit
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cometmq.errors import MissingDependency
+from cometmq.spark import java
+from cometmq.spark.errors import SparkSetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_PYSPARK = (4, 2)
+LOOPBACK = "127.0.0.1"
+SHIPPED = ("cometmq", "pyspark_rocketmq")
+ALWAYS: Mapping[str, str] = {
+    # A quarter faster than TCP between the JVM and its Python workers, and nobody else can connect.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Off by default, and then a reader that could use filters makes queries fail.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Batches of 4 MB with messages of 1 KB: more rows are slower, in both directions.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+}
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app_name: str = "cometmq",
+    conf: Mapping[str, str] | None = None,
+    ship_package: bool | None = None,
+) -> "SparkSession":
+    """A Spark session on ``master`` in which ``format("rocketmq")`` works.
+
+    ``conf`` goes to Spark as it is and comes before what is set here. ``ship_package`` sends this
+    package to the executors; by default it is done where they are other processes than this one's,
+    and need not be where the same version is installed on all of them.
+
+    Raises SparkSetupError when there is no Java or PySpark is too old, MissingDependency when a
+    package is not installed.
+    """
+    check_packages()
+    prepare(os.environ, java.find(os.environ, bundled=java.bundled_home()), is_local(master))
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in settings(master, conf or {}).items():
+        builder = builder.config(key, value)
+    started = builder.getOrCreate()
+    if ship_package if ship_package is not None else not is_local(master):
+        ship(started)
+    return started
+
+
+def check_packages() -> None:
+    """Raise unless the packages of the extra ``spark`` are here and new enough."""
+    for package in ("pyspark", "pyarrow", "numpy"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingDependency(package, "spark", "the Spark connector")
+    check_version(importlib.import_module("pyspark").__version__)
+
+
+def check_version(version: str) -> None:
+    """Raise SparkSetupError unless PySpark ``version`` lets a Python source limit its batches."""
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if numbers < OLDEST_PYSPARK:
+        wanted = ".".join(map(str, OLDEST_PYSPARK))
+        raise SparkSetupError(
+            f"PySpark {version} is too old: the connector needs {wanted} or newer",
+            "install it with: pip install 'cometmq[spark]'",
+        )
+
+
+def prepare(environment: MutableMapping[str, str], found: java.Java, local: bool) -> None:
+    """Say in the environment what Spark reads from there before it starts."""
+    environment["JAVA_HOME"] = str(found.home)
+    # Otherwise workers run whatever 'python3' is, which need not have our packages.
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if local:
+        environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+
+def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """All of Spark's settings for ``master``; ``conf`` wins."""
+    chosen = dict(ALWAYS)
+    if importlib.util.find_spec("pandas") is None:
+        # Plain Python UDFs would try Arrow, for which Spark wants pandas, and warn each time.
+        chosen["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"
+    if is_local(master):
+        chosen["spark.driver.host"] = LOOPBACK
+        chosen["spark.driver.bindAddress"] = LOOPBACK
+        # Spark's 200 are for clusters: here each costs a task in every batch of a stream.
+        chosen["spark.sql.shuffle.partitions"] = str(threads(master))
+    return {**chosen, **conf}
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of the driver's own JVM."""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def threads(master: str) -> int:
+    """How many tasks a local master runs at the same time."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
+    wanted = found[1] if found else "*"
+    if wanted == "*":
+        return os.cpu_count() or 1
+    return int(wanted or 1)
+
+
+def ship(started: "SparkSession") -> None:
+    """Send this package to the executors, current and future ones of this session."""
+    folder = Path(tempfile.mkdtemp(prefix="cometmq-spark-"))
+    # Executors that come later fetch it from there too, so it stays as long as the driver.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = pack(folder / "cometmq-package.zip")
+    started.sparkContext.addPyFile(str(archive))
+
+
+def pack(target: Path) -> Path:
+    """Write the package's Python files into a zip; compiled modules stay out, as they must."""
+    root = Path(__file__).parents[2]
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in SHIPPED:
+            for path in sorted((root / package).rglob("*.py")):
+                archive.write(path, path.relative_to(root))
+    return target

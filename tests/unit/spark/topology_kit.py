@@ -1,0 +1,70 @@
+"""A cluster that is only its answers: queues and their bounds, as a test sets them."""
+
+from collections.abc import Iterable, Mapping
+
+from cometmq.errors import NotFound
+from cometmq.model.offsets import MessageQueue
+from cometmq.spark.planning import Range
+from cometmq.spark.topology import Bounds
+
+BROKER = "broker-a"
+
+
+def queue(number: int, topic: str = "orders", broker: str = BROKER) -> MessageQueue:
+    return MessageQueue(topic, broker, number)
+
+
+class FakeTopology:
+    """Answers from dictionaries; ``error`` is raised instead while it is set."""
+
+    def __init__(self, bounds: Mapping[MessageQueue, tuple[int, int]]) -> None:
+        self.queues = {one: Bounds(*ends) for one, ends in bounds.items()}
+        self.stored: dict[MessageQueue, list[int]] = {}
+        self.groups: dict[tuple[str, MessageQueue], int] = {}
+        self.sizes: dict[str, int] = {}
+        self.weighings = 0
+        self.error: Exception | None = None
+        self.commits: list[dict[MessageQueue, int]] = []
+
+    def grow(self, one: MessageQueue, end: int, begin: int | None = None) -> None:
+        known = self.queues.get(one, Bounds(0, 0))
+        self.queues[one] = Bounds(known.begin if begin is None else begin, end)
+
+    def topics(self) -> list[str]:
+        return sorted({one.topic for one in self.queues})
+
+    def bounds(self, topic: str, *, is_patient: bool = False) -> dict[MessageQueue, Bounds]:
+        if self.error is not None:
+            raise self.error
+        found = {one: ends for one, ends in self.queues.items() if one.topic == topic}
+        if not found and not is_patient:
+            raise NotFound("topic", topic)
+        return found
+
+    def at_time(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        found = {}
+        for one, time_ms in times.items():
+            stored = self.stored.get(one, [])
+            earlier = sum(at < time_ms for at in stored)
+            found[one] = self.queues[one].begin + earlier
+        return found
+
+    def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        if self.error is not None:
+            raise self.error
+        return {one: self.groups[group, one] for one in queues if (group, one) in self.groups}
+
+    def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
+        self.commits.append(dict(offsets))
+        for one, offset in offsets.items():
+            self.groups[group, one] = offset
+
+    def row_bytes(self, wanted: Range) -> int:
+        self.weighings += 1
+        return self.sizes.get(wanted.queue.topic, 0)
+
+    def locate(self, broker_names: set[str], topics: set[str]) -> None:
+        pass
+
+    def address(self, broker_name: str) -> str:
+        return f"{broker_name}:10911"
