@@ -22,9 +22,17 @@ class App(LazyGroup):
     def main(self, args: Any = None, prog_name: Any = None, *_: Any, **extra: Any) -> Any:
         """Run with ``args`` (default: the process's) and exit; ``extra`` is for click's runner."""
         if "_COMETMQ_COMPLETE" in os.environ:
-            return super().main(args, prog_name, **extra)
+            self._complete(args, prog_name, extra)
         arguments = sys.argv[1:] if args is None else list(args)
         sys.exit(self.run(arguments, prog_name=prog_name or "cometmq"))
+
+    def _complete(self, args: Any, prog_name: Any, extra: dict[str, Any]) -> None:
+        """Answer a shell; the line that is being typed is no place for complaints."""
+        frame = Frame(environment=os.environ)
+        try:
+            super().main(args, prog_name, **{"obj": frame, **extra})
+        except (KeyboardInterrupt, Exception):
+            sys.exit(ExitCode.FAILED)
 
     def run(self, arguments: Sequence[str], *, prog_name: str = "cometmq") -> int:
         """Run one command line and return its exit code, whatever happens."""
@@ -32,6 +40,7 @@ class App(LazyGroup):
         try:
             return self._run(frame, list(arguments), prog_name)
         except (KeyboardInterrupt, click.Abort):
+            frame.end_line()
             return ExitCode.INTERRUPTED
         except BrokenPipeError:
             _settle(sys.stdout)
@@ -109,9 +118,39 @@ COMMANDS = {
     "nameserver": LazyCommand(
         "cometmq.cli.commands.nameserver", "Run a name server until it is told to stop."
     ),
+    "status": LazyCommand("cometmq.cli.commands.status", "Is the cluster there, and is it well?"),
+    "cluster": LazyCommand(
+        "cometmq.cli.commands.cluster", "Clusters: which servers there are and how they are doing."
+    ),
+    "topic": LazyCommand(
+        "cometmq.cli.commands.topic", "Topics: list, make, change them, look into them."
+    ),
+    "group": LazyCommand(
+        "cometmq.cli.commands.group",
+        "Consumer groups: who is in them, how far they are.",
+    ),
+    "context": LazyCommand(
+        "cometmq.cli.commands.context", "Clusters by name, so that nobody types an address twice."
+    ),
+    "completion": LazyCommand(
+        "cometmq.cli.commands.completion",
+        "Print a script that makes a shell complete our commands.",
+    ),
+    "produce": LazyCommand("cometmq.cli.commands.produce", "Send messages, one or many."),
+    "consume": LazyCommand(
+        "cometmq.cli.commands.consume", "Print messages, with a group or without."
+    ),
+    "request": LazyCommand("cometmq.cli.commands.request", "Send a request and print its reply."),
+    "message": LazyCommand(
+        "cometmq.cli.commands.message", "Find a message, and what became of it."
+    ),
+    "dlq": LazyCommand("cometmq.cli.commands.dlq", "Dead letters: look at them, send them again."),
+    "delay": LazyCommand("cometmq.cli.commands.delay", "Messages that wait for their time."),
+    "top": LazyCommand("cometmq.cli.commands.top", "Watch rates, lag, connections and disks."),
     "version": LazyCommand("cometmq.cli.commands.version", "Show the version and what it runs on."),
     "doctor": LazyCommand(
-        "cometmq.cli.commands.doctor", "Check this machine for what would get in the way."
+        "cometmq.cli.commands.doctor",
+        "Check this machine and its cluster for what gets in the way.",
     ),
     "decode": LazyCommand(
         "cometmq.cli.commands.decode", "Explain bytes of RocketMQ's protocol and store."

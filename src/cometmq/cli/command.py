@@ -5,7 +5,6 @@ of every command, and each writes into the frame as it is parsed. Logs are set u
 are known, right before a command runs.
 """
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
@@ -23,19 +22,22 @@ _LOG_OPTIONS = ("level", "format", "file")
 class Example(NamedTuple):
     """A command line that works as it stands, and what it is good for.
 
-    One that ``stays_up`` is a server: it ends when it is told to.
+    One that ``stays_up`` is a server: it ends when it is told to. One that ``needs_cluster`` is
+    for a cluster with a topic ``orders`` and a group ``billing`` that has consumed some of it.
     """
 
     purpose: str
     line: str
     stays_up: bool = False
+    needs_cluster: bool = False
 
 
 class LazyCommand(NamedTuple):
-    """A command that is not imported yet: ``command`` in ``module``."""
+    """A command that is not imported yet: ``attribute`` in ``module``."""
 
     module: str
     summary: str
+    attribute: str = "command"
 
 
 class _Framed(click.Command):
@@ -48,18 +50,19 @@ class _Framed(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        if ctx.parent is None:
-            shown, brief = options, []
-        else:
-            brief = [o for o in options if isinstance(o, GlobalOption) and "-o" not in o.opts]
-            shown = [option for option in options if option not in brief]
-        records = [option.get_help_record(ctx) for option in shown]
+        brief: dict[str, list[str]] = {}
+        records = []
+        for option in options:
+            place = option.explained_by if isinstance(option, GlobalOption) else ""
+            if place and place != ctx.command_path:
+                brief.setdefault(place, []).append(option.opts[0])
+            else:
+                records.append(option.get_help_record(ctx))
         with formatter.section("Options"):
             formatter.write_dl([record for record in records if record is not None])
-        if brief:
-            names = ", ".join(option.opts[0] for option in brief)
+        for place, names in brief.items():
             formatter.write_paragraph()
-            formatter.write_text(f"Also {names}: see '{ctx.find_root().command_path} --help'")
+            formatter.write_text(f"Also {', '.join(names)}: see '{place} --help'")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -110,10 +113,26 @@ class Group(_Framed, click.Group):
         return super().resolve_command(ctx, args)
 
     def _refuse(self, ctx: click.Context, name: str) -> NoReturn:
+        import difflib
+
         error = click.UsageError(f"no such command '{name}'", ctx=ctx)
         similar = difflib.get_close_matches(name, self.list_commands(ctx))
         error.possibilities = similar  # type: ignore[attr-defined]
         raise error
+
+
+class Starter(Group):
+    """A command that has verbs and, called without one, runs itself: a server.
+
+    Its function is called in both cases and returns at once when the context says that there is an
+    ``invoked_subcommand``.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, invoke_without_command=True, no_args_is_help=False, **kwargs)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return click.Group.parse_args(self, ctx, args)
 
 
 class LazyGroup(Group):
@@ -132,7 +151,8 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.lazy:
             return super().get_command(ctx, cmd_name)
-        command = import_module(self.lazy[cmd_name].module).command
+        lazy = self.lazy[cmd_name]
+        command = getattr(import_module(lazy.module), lazy.attribute)
         assert isinstance(command, click.Command), command
         return command
 
@@ -148,12 +168,26 @@ class LazyGroup(Group):
 
 
 class GlobalOption(click.Option):
-    """An option of every command; its value goes to the frame and to no callback."""
+    """An option of every command; its value goes to the frame and to no callback.
 
-    def __init__(self, *names: str, store: Callable[[Frame, Any], None], **facts: Any) -> None:
+    The help of the command ``explained_by`` explains it, that of others only names it; empty means
+    that all do.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        store: Callable[[Frame, Any], None],
+        explained_by: str = "cometmq",
+        **facts: Any,
+    ) -> None:
+        self.explained_by = explained_by
+
         def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
-            if value is not None and not context.resilient_parsing:
-                store(context.find_root().obj, value)
+            frame = context.find_root().obj
+            # While a shell completes a line there is a frame, and the line may name a cluster.
+            if value is not None and frame is not None:
+                store(frame, value)
 
         super().__init__(list(names), callback=callback, expose_value=False, **facts)
 
@@ -164,6 +198,7 @@ def _global_options() -> list[click.Parameter]:
         "--output",
         type=click.Choice([form.value for form in Format]),
         metavar="FORM",
+        explained_by="",
         help=f"Print as {_words([form.value for form in Format])}.  [default: table]",
         store=lambda frame, value: setattr(frame, "output", Format(value)),
     )

@@ -7,13 +7,14 @@ what they found out. The global options fill it while the command line is parsed
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import click
 
 from cometmq import logs
 from cometmq.cli.output import NO_COLOURS, Colours, Format, Printer, Record, Screen
 from cometmq.cli.problems import Problem
-from cometmq.logs import LogLevel, LogSettings
+from cometmq.logs import LogLevel, LogSettings, one_line
 from cometmq.settings import load
 
 
@@ -25,10 +26,21 @@ class Frame:
     output: Format | None = None
     is_debug: bool = False
     log_flags: dict[str, str] = field(default_factory=dict)
+    cluster_flags: dict[str, Any] = field(default_factory=dict)
 
     @property
     def printer(self) -> Printer:
         return Printer(self.output or Format.TABLE, Screen.of(sys.stdout, self.environment))
+
+    @property
+    def has_colour_errors(self) -> bool:
+        """Whether standard error is a terminal that wants colours."""
+        return Screen.of(sys.stderr, self.environment).has_colour
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether all fields are wanted, and not those that a person looks at."""
+        return self.output in (Format.JSON, Format.YAML)
 
     def show_rows(
         self, rows: Sequence[Record], *, columns: Sequence[str], colours: Colours = NO_COLOURS
@@ -62,6 +74,21 @@ class Frame:
             label, rest = problem.as_text().split(":", maxsplit=1)
             text = (click.style(label, fg="red") if screen.has_colour else label) + f":{rest}\n"
         click.echo(text, nl=False, err=True, color=True)
+
+    def warn(self, text: str) -> None:
+        """Say on standard error what the user should know although the command goes on."""
+        label = click.style("warning", fg="yellow") if self.has_colour_errors else "warning"
+        click.echo(f"{label}: {one_line(text)}", err=True, color=True)
+
+    def note(self, text: str) -> None:
+        """Say something to a person on standard error; programs get nothing but the output."""
+        if not self.is_for_programs:
+            click.echo(one_line(text), err=True)
+
+    def end_line(self) -> None:
+        """After Ctrl-C: a terminal shows ^C, and what comes next shall not stand beside it."""
+        if sys.stderr.isatty():
+            click.echo(err=True)
 
     def start_logs(self, level: LogLevel) -> None:
         """Set up logging from flags and environment; ``level`` holds where neither names one."""

@@ -1,66 +1,58 @@
-"""A name server and a broker in one process, on one data directory: what ``cometmq up`` runs.
+"""A name server and brokers on one data directory: what ``cometmq up`` runs.
 
 ::
 
-    DATA/broker.conf      settings of the broker, read at the start and kept up to date
-    DATA/store/           the broker's store
     DATA/namesrv/         what the name server keeps
+    DATA/broker.conf      settings of broker-a
+    DATA/store/           its store
+    DATA/broker-b/        broker.conf and store of the second broker, and so on
 
-With ``broker.conf`` Apache's broker opens the same store. What ``up`` itself decides (addresses,
-ports, directories, and the sizes of files that exist) is written into it at each start; anything
-else in it is left alone and takes effect.
+One broker runs in this process. With more, each has a process of its own, and the name server
+stays here: Python runs on one processor at a time, and clients that connect to several brokers see
+what they would see elsewhere.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 
-from cometmq import saved_file
-from cometmq.broker.app import Broker
-from cometmq.broker.broker_config import BrokerConfig
-from cometmq.codec import java_properties
-from cometmq.codec.queue_entry import ENTRY_BYTES
+from cometmq.broker.config import BrokerNetworkSettings
+from cometmq.cli.broker_process import BrokerProcess
+from cometmq.cli.local_broker import BrokerPlace, LocalBroker, properties_in
+from cometmq.errors import SettingsError
 from cometmq.nameserver.app import NameServer
 from cometmq.nameserver.live_settings import NameServerConfig
-from cometmq.remoting.client import split_address
 from cometmq.remoting.running import Background
-from cometmq.store.directory import LOG_FOLDER, Layout
-from cometmq.store.files import DiskFiles
+from cometmq.settings import load
 
-_DEFAULTS: Mapping[str, str] = {
-    "brokerName": "broker-a",
-    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
-    "mappedFileSizeConsumeQueue": str(30_000 * ENTRY_BYTES),
-    "maxHashSlotNum": "50000",
-    "maxIndexNum": "200000",
-}
-"""For a broker on a desk: Apache's sizes are made for a server with a disk of its own."""
-
-_DECIDED = (
-    *("brokerIP1", "bindAddress", "listenPort", "haListenPort", "namesrvAddr"),
-    *("storePathRootDir", "storePathCommitLog"),
-)
-"""Keys that do not come from the file: what it says is how things were the last time."""
+BROKERS_MAX = len(ascii_lowercase)
+PORT_STEP = 10
+"""From one broker's port to the next: a broker also takes n-2, and slaves are told n+1."""
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
-_HEADING = b"""\
-# Settings of the broker of 'cometmq up', with which Apache's broker opens the same store.
-# Addresses, ports, directories and sizes are written at each start; the rest is yours.
-"""
+_OF_ONE_BROKER = (
+    *("COMETMQ_BROKER_NAME", "COMETMQ_CONFIG_STORE_PATH"),
+    *("COMETMQ_HA_LISTEN_PORT", "COMETMQ_LOG_PATHS"),
+)
+_HEALTH = "COMETMQ_HEALTH_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptions:
-    """What ``up`` was asked for."""
+    """What ``up`` was asked for; ``log_flags`` are for the processes of several brokers."""
 
     data: Path
     listen: str = "127.0.0.1"
     port: int | None = None
     namesrv_port: int = 9876
+    brokers: int = 1
+    log_flags: Mapping[str, str] | None = None
 
 
 class LocalService:
-    """Runs both until it is stopped; ``on_started`` is told when both can be used."""
+    """Runs all of it until it is stopped; ``on_started`` is told when it can be used."""
 
     def __init__(
         self,
@@ -73,15 +65,7 @@ class LocalService:
         self._environment = environment
         self._on_started = on_started
         self._name_server: NameServer | None = None
-        self.broker: Broker | None = None
-
-    @property
-    def store_root(self) -> Path:
-        return self.options.data / "store"
-
-    @property
-    def broker_file(self) -> Path:
-        return self.options.data / "broker.conf"
+        self.brokers: list[LocalBroker | BrokerProcess] = []
 
     @property
     def name_server_address(self) -> str:
@@ -92,32 +76,37 @@ class LocalService:
         )
 
     @property
-    def broker_address(self) -> str:
-        """What clients are told about the broker, once started."""
-        assert self.broker is not None
-        return self.broker.address
+    def left_out(self) -> list[str]:
+        """Brokers of an earlier run that had more of them: their messages are not to be seen."""
+        running = {broker.place.name for broker in self.brokers}
+        files = self.options.data.glob("broker-?/broker.conf")
+        return sorted({file.parent.name for file in files} - running)
 
     async def start(self) -> None:
-        """Start the name server, then the broker. Raises PortInUse, StoreLocked and the like."""
-        self.options.data.mkdir(parents=True, exist_ok=True)
+        """Start the name server, then brokers. Raises PortInUse, StoreLocked and the like."""
+        try:
+            self.options.data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            fact = f"'{self.options.data}' cannot be made: {error.strerror}"
+            raise SettingsError("data", fact, "choose another directory with --data") from error
         self._name_server = NameServer(self._name_server_config())
         await self._name_server.start()
         self._watch("name server", self._name_server.background)
-        config = self._broker_config()
-        # Tools look for it, and the store makes it with the first message only.
-        (self.store_root / LOG_FOLDER).mkdir(parents=True, exist_ok=True)
-        layout = Layout.survey(self.store_root, config.store, DiskFiles())
-        self.broker = Broker(config)
-        await self.broker.start()
-        self._watch("broker", self.broker.background)
-        self._write_broker_file(self._broker_properties(config, layout))
+        places = [self._place(number) for number in range(self.options.brokers)]
+        self.brokers = [self._broker(place) for place in places]
+        for outcome in await asyncio.gather(
+            *(broker.start() for broker in self.brokers), return_exceptions=True
+        ):
+            if outcome is not None:
+                raise outcome
+        for broker in self.brokers:
+            self._watch(broker.name, broker.background)
         self._on_started(self)
 
     async def stop(self) -> None:
-        """Stop the broker, which still wants to unregister, then the name server."""
+        """Stop the brokers, which still want to unregister, then the name server."""
         await self.background.stop()
-        if self.broker is not None:
-            await self.broker.stop()
+        await asyncio.gather(*(broker.stop() for broker in self.brokers))
         if self._name_server is not None:
             await self._name_server.stop()
 
@@ -125,66 +114,47 @@ class LocalService:
         folder = self.options.data / "namesrv"
         kept = folder / "namesrv.properties"
         file = {
-            **_properties(kept),
+            **properties_in(kept),
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(kept),
         }
         # There is one port for probes and metrics, the broker's.
-        environment = {
-            name: value
-            for name, value in self._environment.items()
-            if not name.startswith("COMETMQ_HEALTH_")
-        }
+        environment = _without(self._environment, _HEALTH)
         flags = {
             "listen_port": self.options.namesrv_port,
             "bind_address": self.options.listen,
         }
         return NameServerConfig.load(file=file, environment=environment, flags=flags)
 
-    def _broker_config(self) -> BrokerConfig:
-        known = {
-            key: value
-            for key, value in _properties(self.broker_file).items()
-            if key not in _DECIDED
-        }
-        flags = {
-            "listen_port": self.options.port,
-            "bind_address": self.options.listen,
-            "namesrv_addr": self.name_server_address,
-            "root": str(self.store_root.absolute()),
-        }
-        file = {**_DEFAULTS, **known, "brokerConfigPath": str(self.broker_file.absolute())}
-        return BrokerConfig.load(file=file, environment=self._environment, flags=flags)
+    def _place(self, number: int) -> BrokerPlace:
+        """The first broker lives where the only one does, so that there may be more of them."""
+        name = f"broker-{ascii_lowercase[number]}"
+        return BrokerPlace(
+            folder=self.options.data if number == 0 else self.options.data / name,
+            name=name,
+            listen=self.options.listen,
+            port=self._port(number),
+            namesrv=self.name_server_address,
+        )
 
-    def _write_broker_file(self, decided: Mapping[str, str]) -> None:
-        existing = _properties(self.broker_file)
-        wanted = {**existing, **decided}
-        if wanted != existing:
-            content = _HEADING + java_properties.dumps(wanted)
-            saved_file.replace_file(self.broker_file, content)
+    def _port(self, number: int) -> int | None:
+        first = self.options.port
+        if number == 0 or first == 0:
+            return first
+        if first is None:
+            network = load(BrokerNetworkSettings, environment=self._environment).settings
+            first = network.listen_port
+        return first and first + number * PORT_STEP
 
-    def _broker_properties(self, config: BrokerConfig, layout: Layout) -> dict[str, str]:
-        """What Apache's broker needs to know to go on where this one stops.
-
-        Files that exist keep their sizes, and Apache's broker must be told which they are.
-        """
-        host, port = split_address(self.broker_address)
-        return {
-            "brokerClusterName": config.broker.cluster_name,
-            "brokerName": config.broker.broker_name,
-            "brokerId": "0",
-            "brokerIP1": host,
-            "bindAddress": self.options.listen,
-            "listenPort": str(port),
-            "haListenPort": str(config.broker.ha_listen_port or port + 1),
-            "namesrvAddr": self.name_server_address,
-            "storePathRootDir": str(self.store_root.absolute()),
-            "storePathCommitLog": str((self.store_root / LOG_FOLDER).absolute()),
-            "mappedFileSizeCommitLog": str(layout.log_file_bytes),
-            "mappedFileSizeConsumeQueue": str(layout.queue_file_bytes),
-            "maxHashSlotNum": str(layout.index_slots),
-            "maxIndexNum": str(layout.index_entries),
-        }
+    def _broker(self, place: BrokerPlace) -> LocalBroker | BrokerProcess:
+        if self.options.brokers == 1:
+            return LocalBroker(place, self._environment, lambda _: None)
+        is_first = place.folder == self.options.data
+        # What can hold for one broker only is for the first.
+        environment = (
+            self._environment if is_first else _without(self._environment, _HEALTH, *_OF_ONE_BROKER)
+        )
+        return BrokerProcess(place, environment, self.options.log_flags or {})
 
     def _watch(self, name: str, background: Background) -> None:
         async def watch() -> None:
@@ -193,10 +163,8 @@ class LocalService:
         self.background.spawn(name, watch())
 
 
-def _properties(path: Path) -> dict[str, str]:
-    """What an earlier run has left; nothing the first time."""
-    content = saved_file.read_file(path)
-    return {} if content is None else java_properties.loads(content)
+def _without(environment: Mapping[str, str], *beginnings: str) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(beginnings)}
 
 
 def _join(host: str, port: int) -> str:

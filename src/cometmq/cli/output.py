@@ -8,7 +8,6 @@ headings, one row per line, fields separated by one tab, no colours, nothing wra
 import enum
 import json
 import math
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -50,6 +49,8 @@ class Screen:
         if stream is None or not stream.isatty():
             return cls(is_unicode=is_unicode)
         is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+        import shutil  # with its archives it costs more than all else here
+
         width = shutil.get_terminal_size().columns
         return cls(width=width, has_colour=not is_plain, is_unicode=is_unicode)
 

@@ -1,13 +1,24 @@
 """From an exception to what a person reads and a script tests: fact, next step, exit code."""
 
 import enum
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import click
 
 from cometmq.cli.yaml_writer import Plain
-from cometmq.errors import CometError, NotFound, SettingsError, Unreachable
+from cometmq.errors import (
+    CometError,
+    ConnectionLost,
+    InvalidArgument,
+    NoRoute,
+    NotFound,
+    Refused,
+    RequestTimeout,
+    SettingsError,
+    Unreachable,
+)
 from cometmq.logs import one_line
 
 
@@ -25,9 +36,39 @@ class ExitCode(enum.IntEnum):
 
 _EXIT_CODES: Mapping[type[CometError], ExitCode] = {
     SettingsError: ExitCode.USAGE,
+    InvalidArgument: ExitCode.USAGE,
     NotFound: ExitCode.NOT_FOUND,
+    NoRoute: ExitCode.NOT_FOUND,
     Unreachable: ExitCode.UNREACHABLE,
+    RequestTimeout: ExitCode.UNREACHABLE,
+    ConnectionLost: ExitCode.UNREACHABLE,
 }
+
+_LISTED_BY: Mapping[str, str] = {
+    "topic": "cometmq topic ls --all",
+    "group": "cometmq group ls",
+    "cluster": "cometmq cluster ls",
+    "broker": "cometmq cluster describe",
+    "context": "cometmq context ls",
+}
+
+
+_REFUSED: Mapping[str, str] = {
+    "UPDATE_BROKER_CONFIG": "see 'cometmq broker config get' for keys and values",
+    "UPDATE_NAMESRV_CONFIG": "see 'cometmq nameserver config get' for keys and values",
+    "DELETE_TOPIC_IN_BROKER": "see 'cometmq topic ls' for those that are not RocketMQ's own",
+    "CHECK_CLIENT_CONFIG": "CometMQ's brokers choose by tags (--tags); Apache's choose by SQL with "
+    "enablePropertyFilter=true",
+}
+"""What helps where a server only says no, by its name for the request."""
+
+
+class Misuse(click.UsageError):
+    """A command line that cannot be done as it stands, with what would help."""
+
+    def __init__(self, fact: str, next_step: str) -> None:
+        super().__init__(fact, click.get_current_context(silent=True))
+        self.next_step = next_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +100,8 @@ def problem_of(error: Exception) -> Problem:
     """What to tell the user about ``error``; an exception nobody planned for is our bug."""
     if isinstance(error, CometError):
         fact = error.fact or str(error)
-        return Problem(fact, error.next_step, type(error).__name__, _exit_code(error))
+        advice = error.next_step or _advice(error)
+        return Problem(fact, advice, type(error).__name__, _exit_code(error))
     if isinstance(error, click.ClickException):
         return _misuse(error)
     if isinstance(error, OSError):
@@ -67,6 +109,17 @@ def problem_of(error: Exception) -> Problem:
     fact = f"unexpected {type(error).__name__}: {error}".removesuffix(": ")
     advice = "run again with --debug for the traceback, and report it as a bug"
     return Problem(fact, advice, type(error).__name__, ExitCode.FAILED)
+
+
+def _advice(error: CometError) -> str:
+    """What the command line can add where the library has nothing to say."""
+    if isinstance(error, NotFound) and error.kind in _LISTED_BY:
+        return f"see '{_LISTED_BY[error.kind]}'"
+    if isinstance(error, RequestTimeout | ConnectionLost):
+        return "is it well? see 'cometmq status'"
+    if isinstance(error, Refused):
+        return _REFUSED.get(error.request, "")
+    return ""
 
 
 def _exit_code(error: CometError) -> ExitCode:
@@ -77,6 +130,8 @@ def _exit_code(error: CometError) -> ExitCode:
 def _misuse(error: click.ClickException) -> Problem:
     if not isinstance(error, click.UsageError):
         return Problem(_sentence(error.format_message()), "", "Failure", ExitCode.FAILED)
+    if isinstance(error, Misuse):
+        return Problem(error.message, error.next_step, "Usage", ExitCode.USAGE)
     program = error.ctx.command_path if error.ctx else "cometmq"
     similar = getattr(error, "possibilities", None)
     if similar:
@@ -88,7 +143,7 @@ def _misuse(error: click.ClickException) -> Problem:
 
 def _sentence(message: str) -> str:
     """click's sentence in the form of ours: it continues a line and has no stop."""
-    message = message.strip().removesuffix(".")
+    message = " ".join(message.split()).removesuffix(".")
     is_word = message[1:2].islower() or message[1:2] == " "
     return message[:1].lower() + message[1:] if is_word else message
 
@@ -101,5 +156,8 @@ def _system(error: OSError) -> Problem:
         return Problem(reason, advice, kind, ExitCode.UNREACHABLE)
     if isinstance(error, FileNotFoundError):
         return Problem(f"no such file: '{error.filename}'", "", kind, ExitCode.NOT_FOUND)
+    if error.errno == errno.EADDRNOTAVAIL:
+        advice = "listen on one of this machine, such as 127.0.0.1, or on 0.0.0.0 for all"
+        return Problem(f"no such address here: {reason}", advice, kind, ExitCode.FAILED)
     fact = f"'{error.filename}': {reason}" if error.filename else reason
     return Problem(fact, "", kind, ExitCode.FAILED)

@@ -1,7 +1,9 @@
 """The frame's promises, in-process: options, help, errors, lazily loaded commands."""
 
+import io
 import json
 import logging
+import sys
 from collections.abc import Callable
 
 import click
@@ -9,11 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cometmq import logs
-from cometmq.cli.app import COMMANDS, App, app
-from cometmq.cli.command import Command, Example, Group, LazyCommand
+from cometmq.cli.app import App, app
+from cometmq.cli.command import Command, Example, Group, LazyCommand, LazyGroup
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.errors import CometError, NotFound
 from cometmq.logs import LogLevel
+from scripts.cli_reference import commands
 
 
 def program(action: Callable[[Frame], None], **facts: object) -> App:
@@ -95,6 +98,17 @@ def test_debug_shows_where_an_expected_error_came_from_too() -> None:
 
     assert "Traceback" in result.stderr
     assert result.stderr.endswith("error: no\n")
+
+
+def test_after_ctrl_c_a_terminal_begins_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows ^C where it was pressed, and the shell's prompt would stand beside it."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    code = fail_with(KeyboardInterrupt()).run(["run"])
+
+    assert (code, terminal.getvalue()) == (130, "\n")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()], ids=repr)
@@ -212,13 +226,16 @@ def test_logging_is_set_up_only_when_a_command_runs() -> None:
 
 
 def test_a_lazy_command_is_described_in_the_table_as_in_its_own_help() -> None:
-    context = click.Context(app)
+    groups: list[LazyGroup] = [app]
 
-    for name, lazy in COMMANDS.items():
-        command = app.get_command(context, name)
-        assert command is not None
-        assert command.name == name
-        assert lazy.summary == (command.help or "").splitlines()[0]
+    for group in groups:
+        for name, lazy in group.lazy.items():
+            command = group.get_command(click.Context(group), name)
+            assert command is not None
+            assert command.name == name
+            assert lazy.summary == (command.help or "").splitlines()[0]
+            groups += [command] if isinstance(command, LazyGroup) else []
+    assert len(groups) > 2
 
 
 def test_a_lazy_command_is_not_imported_for_the_help() -> None:
@@ -243,3 +260,12 @@ def test_a_shell_can_complete_commands(typed: str, offered: str) -> None:
     )
 
     assert result.stdout.splitlines() == [offered]
+
+
+def test_no_summary_in_a_list_of_commands_is_cut_short() -> None:
+    """On a terminal of 80 columns, beside a name of up to ten letters."""
+    below_the_root = [command for _, command in commands(app)][1:]
+
+    summaries = [command.get_short_help_str(limit=64) for command in below_the_root]
+
+    assert [summary for summary in summaries if summary.endswith("...")] == []

@@ -1,12 +1,15 @@
 import click
 import pytest
+from click.testing import CliRunner
 
+from cometmq.cli.app import app
 from cometmq.cli.problems import ExitCode, Problem, problem_of
 from cometmq.errors import (
     CometError,
     MissingDependency,
     NotFound,
     RemoteProtocolError,
+    RequestTimeout,
     SettingsError,
     Unreachable,
 )
@@ -52,7 +55,7 @@ def test_the_record_has_the_same_facts() -> None:
     assert problem_of(NotFound("topic", "orders")).as_record() == {
         "error": {
             "fact": "no such topic: 'orders'",
-            "next": None,
+            "next": "see 'cometmq topic ls --all'",
             "kind": "NotFound",
             "exit_code": 3,
         }
@@ -80,3 +83,22 @@ def test_what_nobody_planned_for_is_one_line_and_a_way_to_the_traceback() -> Non
 )
 def test_the_parsers_sentences_take_our_form(message: str, fact: str) -> None:
     assert problem_of(click.UsageError(message)).fact == fact
+
+
+def test_the_choices_of_a_missing_argument_stand_on_its_line() -> None:
+    result = CliRunner().invoke(app, ["completion"], prog_name="cometmq")
+
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "error: missing argument 'SHELL'. Choose from: bash, zsh, fish",
+        "  next: see 'cometmq completion --help'",
+    ]
+
+
+def test_who_gets_no_answer_is_told_where_to_look() -> None:
+    problem = problem_of(RequestTimeout("10.0.1.1:10911", 5_000))
+
+    assert problem.as_text() == (
+        "error: no answer from 10.0.1.1:10911 within 5000 ms\n"
+        "  next: is it well? see 'cometmq status'"
+    )

@@ -1,6 +1,6 @@
 import io
 
-from cometmq.cli.progress import QUIET_SECONDS, ProgressLine, progress_line
+from cometmq.cli.progress import QUIET_SECONDS, CountLine, ProgressLine, progress_line
 
 
 class Terminal(io.StringIO):
@@ -64,3 +64,41 @@ def test_without_standard_error_there_is_no_line() -> None:
     with progress_line("checking") as other:
         other(0, 0)
     assert isinstance(other, ProgressLine)
+
+
+def count_line(
+    whole: int | None, terminal: io.StringIO, clock: Clock, *, is_alone: bool = True
+) -> CountLine:
+    return CountLine("sending", whole, is_alone=is_alone, stream=terminal, clock=clock)
+
+
+def test_a_count_has_a_bar_where_the_whole_is_known() -> None:
+    terminal, clock = Terminal(), Clock()
+
+    with count_line(200, terminal, clock) as line:
+        clock.now += QUIET_SECONDS
+        line.add(50)
+
+    bar = "######" + "." * 18
+    assert terminal.getvalue() == f"\r\x1b[Ksending: [{bar}] 50 of 200, 50/s\r\x1b[K"
+
+
+def test_a_count_without_a_known_end_says_how_many_and_how_fast() -> None:
+    terminal, clock = Terminal(), Clock()
+
+    with count_line(None, terminal, clock) as line:
+        line.add(10)
+        clock.now += 2
+        line.add(10)
+
+    assert terminal.getvalue() == "\r\x1b[Ksending: 20, 10/s\r\x1b[K"
+
+
+def test_a_count_is_for_terminals_only() -> None:
+    text, clock = io.StringIO(), Clock()
+
+    with count_line(None, text, clock) as line:
+        clock.now += 5
+        line.add(10)
+
+    assert text.getvalue() == ""

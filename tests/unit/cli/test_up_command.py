@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from cometmq.broker.broker_config import BrokerConfig
+from cometmq.cli.commands.up import tell
+from cometmq.cli.frame import Frame
+from cometmq.cli.local_broker import LocalBroker
 from cometmq.cli.local_service import LocalOptions, LocalService
+from cometmq.cli.problems import problem_of
 from cometmq.codec import java_properties
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.nameserver import GetRouteInfoByTopic
-from cometmq.errors import StoreLocked
+from cometmq.errors import SettingsError, StoreLocked
 from cometmq.remoting.client import connect, split_address
 from cometmq.remoting.server import PortInUse
 from cometmq.store.results import NewMessage
@@ -42,8 +46,13 @@ async def service_of(
         await service.stop()
 
 
+def address_of(service: LocalService) -> str:
+    (broker,) = service.brokers
+    return broker.address
+
+
 def conf_of(service: LocalService) -> dict[str, str]:
-    return java_properties.loads(service.broker_file.read_bytes())
+    return java_properties.loads(service.brokers[0].place.file.read_bytes())
 
 
 def test_clients_of_the_name_server_find_the_broker(tmp_path: Path) -> None:
@@ -57,9 +66,9 @@ def test_clients_of_the_name_server_find_the_broker(tmp_path: Path) -> None:
 
             client.close()
             assert found.code == ResponseCode.SUCCESS
-            assert service.broker_address.encode() in found.body
-            assert service.broker_address.startswith("127.0.0.1:")
-            (await connect(service.broker_address)).close()
+            assert address_of(service).encode() in found.body
+            assert address_of(service).startswith("127.0.0.1:")
+            (await connect(address_of(service))).close()
 
     asyncio.run(scenario())
 
@@ -70,11 +79,11 @@ def test_nobody_else_is_let_in(tmp_path: Path) -> None:
     async def scenario() -> None:
         environment = {"COMETMQ_BIND_ADDRESS": "0.0.0.0", "COMETMQ_BROKER_IP1": "127.0.0.3"}
         async with service_of(options_of(tmp_path), environment) as service:
-            _, port = split_address(service.broker_address)
+            _, port = split_address(address_of(service))
 
             with socket.socket() as other:
                 assert other.connect_ex(("127.0.0.2", port)) != 0
-            assert service.broker_address == f"127.0.0.3:{port}"
+            assert address_of(service) == f"127.0.0.3:{port}"
 
     asyncio.run(scenario())
 
@@ -91,7 +100,7 @@ def test_on_all_addresses_the_broker_registers_over_the_nearest(tmp_path: Path) 
 def test_the_file_tells_apaches_broker_all_it_needs(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with service_of(options_of(tmp_path)) as service:
-            host, port = split_address(service.broker_address)
+            host, port = split_address(address_of(service))
 
             conf = conf_of(service)
 
@@ -129,7 +138,7 @@ def test_a_file_of_the_users_own_is_kept_and_heeded(tmp_path: Path) -> None:
 
             assert (conf["brokerName"], conf["maxIndexNum"], conf["foo"]) == ("mine", "300", "bar")
             assert conf["brokerIP1"] == "127.0.0.1"
-            assert conf["listenPort"] == str(split_address(service.broker_address)[1])
+            assert conf["listenPort"] == str(split_address(address_of(service))[1])
 
     asyncio.run(scenario())
 
@@ -139,10 +148,12 @@ def test_a_store_that_exists_keeps_its_sizes_and_the_file_says_them(tmp_path: Pa
         options = options_of(tmp_path)
         sizes = {"COMETMQ_LOG_FILE_BYTES": "65536", "COMETMQ_QUEUE_FILE_BYTES": "2000"}
         async with service_of(options, sizes) as service:
-            assert service.broker is not None
-            service.broker.parts.store.put(NewMessage("orders", 0, b"hi"))
-            service.broker.parts.store.flush()
-            service.broker_file.unlink()
+            (local,) = service.brokers
+            assert isinstance(local, LocalBroker)
+            assert local.broker is not None
+            local.broker.parts.store.put(NewMessage("orders", 0, b"hi"))
+            local.broker.parts.store.flush()
+            service.brokers[0].place.file.unlink()
 
         async with service_of(options) as service:
             conf = conf_of(service)
@@ -158,14 +169,14 @@ def test_an_unchanged_file_is_not_written_again(tmp_path: Path) -> None:
         options = options_of(tmp_path)
         async with service_of(options) as service:
             ns, port = (
-                split_address(a)[1] for a in (service.name_server_address, service.broker_address)
+                split_address(a)[1] for a in (service.name_server_address, address_of(service))
             )
-            commented = b"# mine\n" + service.broker_file.read_bytes()
-            service.broker_file.write_bytes(commented)
+            commented = b"# mine\n" + service.brokers[0].place.file.read_bytes()
+            service.brokers[0].place.file.write_bytes(commented)
 
         again = LocalOptions(data=options.data, port=port, namesrv_port=ns)
         async with service_of(again) as service:
-            assert service.broker_file.read_bytes() == commented
+            assert service.brokers[0].place.file.read_bytes() == commented
 
     asyncio.run(scenario())
 
@@ -173,13 +184,13 @@ def test_an_unchanged_file_is_not_written_again(tmp_path: Path) -> None:
 def test_a_directory_in_use_is_an_error_and_leaves_nothing_running(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with service_of(options_of(tmp_path)) as service:
-            before = service.broker_file.read_bytes()
+            before = service.brokers[0].place.file.read_bytes()
 
             with pytest.raises(StoreLocked):
                 async with service_of(options_of(tmp_path)):
                     pass
 
-            assert service.broker_file.read_bytes() == before
+            assert service.brokers[0].place.file.read_bytes() == before
 
     asyncio.run(scenario())
 
@@ -222,7 +233,47 @@ def test_it_says_where_it_listens_and_what_to_do_next(tmp_path: Path) -> None:
     assert told["data"] == str(folder)
     assert [done.returncode for done in commands] == [0, 0, 0], commands
     assert len(commands) == 3
+    assert commands[1].stdout.splitlines()[1].endswith("hello")
     assert program.returncode == 0, errors
+
+
+def test_brokers_of_an_earlier_run_that_are_not_started_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever had more of them would miss their messages."""
+    options = options_of(tmp_path)
+    for name in ("broker-b", "broker-c"):
+        (options.data / name).mkdir(parents=True)
+        (options.data / name / "broker.conf").write_text("")
+
+    async def scenario() -> None:
+        async with service_of(options) as service:
+            tell(Frame(environment={}), service)
+
+    asyncio.run(scenario())
+
+    assert capsys.readouterr().err == (
+        "not started, with the messages of an earlier run: broker-b, broker-c;"
+        " 'cometmq up --brokers 3' does\n"
+    )
+
+
+def test_a_directory_that_cannot_be_made_is_told_with_what_helps(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+
+    with pytest.raises(SettingsError, match=r"cannot be made: .*; choose another directory with"):
+        asyncio.run(LocalService(options_of(tmp_path), {}, lambda _: None).start())
+
+
+def test_an_address_of_another_machine_is_told_with_what_helps(tmp_path: Path) -> None:
+    options = options_of(tmp_path, listen="192.0.2.1")
+
+    with pytest.raises(OSError, match=r"192\.0\.2\.1") as caught:
+        asyncio.run(LocalService(options, {}, lambda _: None).start())
+
+    problem = problem_of(caught.value)
+    assert problem.fact.startswith("no such address here: ")
+    assert problem.next_step.startswith("listen on one of this machine")
 
 
 def run_line(line: str) -> "subprocess.CompletedProcess[str]":

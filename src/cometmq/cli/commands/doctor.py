@@ -1,16 +1,27 @@
 """``cometmq doctor``: what on this machine would get in the way, and what to do about it."""
 
-import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
+from cometmq.cli.check import Check, Status
+from cometmq.cli.cluster_checks import ClusterFacts, check_cluster, cluster_facts
 from cometmq.cli.command import Command, Example
+from cometmq.cli.connection import cluster_options, run, target_of
 from cometmq.cli.frame import Frame, pass_frame
+from cometmq.cli.local_checks import (
+    PortUse,
+    check_disk,
+    check_java,
+    check_port,
+    disk_space,
+    find_java,
+    port_use,
+)
 from cometmq.cli.machine import Machine, Package, this_machine
 from cometmq.cli.problems import ExitCode
-from cometmq.cli.yaml_writer import Plain
+from cometmq.clock import SystemClock
 
 PYTHON_MIN = (3, 11)
 FILES_MIN = 256
@@ -25,34 +36,8 @@ _USES = {
 }
 
 
-class Status(enum.StrEnum):
-    """How a check turned out."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    status: Status
-    detail: str
-    next_step: str = ""
-
-    def as_record(self) -> Mapping[str, Plain]:
-        return {
-            "check": self.name,
-            "status": self.status.value,
-            "detail": self.detail,
-            "next_step": self.next_step or None,
-        }
-
-
 def examine(machine: Machine) -> list[Check]:
-    """Every check, in the order a person would go through them."""
+    """Every check of the installation, in the order a person would go through them."""
     packages = [_package(name, package) for name, package in machine.packages.items()]
     return [_python(machine), _core(machine), *packages, _files(machine)]
 
@@ -117,18 +102,60 @@ def _files(machine: Machine) -> Check:
         Example("In a start script", "cometmq doctor -o plain || echo 'this machine is not fit'"),
     ),
 )
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the store is or will be.  [default: ~/.local/share/cometmq]",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=10911,
+    show_default=True,
+    metavar="N",
+    help="Where a broker is to listen here.",
+)
+@click.option(
+    "--namesrv-port",
+    type=click.IntRange(1, 65535),
+    default=9876,
+    show_default=True,
+    metavar="N",
+    help="Where a name server is to listen here.",
+)
+@cluster_options
 @click.pass_context
 @pass_frame
-def command(frame: Frame, context: click.Context) -> None:
-    """Check this machine for what would get in the way.
+def command(
+    frame: Frame, context: click.Context, /, data: Path | None, port: int, namesrv_port: int
+) -> None:
+    """Check this machine and its cluster for what gets in the way.
 
-    Each check ends as ok, warn (it works, but worse than it could) or fail. The exit code is 1
-    when a check failed.
+    Each check ends as ok, warn (it works, but worse than it could), fail or skip (there is nothing
+    to look at). The exit code is 1 when a check failed. A cluster is looked at from here when one
+    is there: do its name servers agree, can its brokers be reached at the addresses that clients
+    are told, what do their clocks and disks say?
     """
-    checks = examine(this_machine())
+    directory = data or Path.home() / ".local" / "share" / "cometmq"
+    around, facts = run(_look(frame, port, namesrv_port))
+    checks = [
+        *examine(this_machine()),
+        check_disk(disk_space(directory)),
+        check_java(find_java(frame.environment)),
+        *map(check_port, around),
+        *check_cluster(facts),
+    ]
     frame.show_rows(
         [check.as_record() for check in checks],
         columns=("check", "status", "detail", "next_step"),
         colours={"status": {"ok": "green", "warn": "yellow", "fail": "red"}},
     )
     context.exit(verdict(checks))
+
+
+async def _look(
+    frame: Frame, port: int, namesrv_port: int
+) -> tuple[tuple[PortUse, PortUse], ClusterFacts]:
+    ports = await port_use("name server", namesrv_port), await port_use("broker", port)
+    return ports, await cluster_facts(target_of(frame), SystemClock().now_ms)

@@ -1,0 +1,151 @@
+"""Where messages to be printed come from: a topic, or what a consumer group gets of it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cometmq.cli.queue_names import QueueNames
+from cometmq.cli.times import TIME_HINT, parse_time
+from cometmq.errors import InvalidArgument
+from cometmq.model.offsets import MessageQueue
+
+if TYPE_CHECKING:
+    from cometmq.aio import Client
+    from cometmq.client.core.message import Message
+
+OFFSET_DIGITS_MAX: Final = 8
+"""A longer number is a time in milliseconds."""
+
+_ENDS: Final = {"earliest": "first", "first": "first", "latest": "last", "last": "last"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to begin or to end: at one end of each queue, at an offset, or at a time."""
+
+    end: str | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+def place_of(option: str, text: str, now_ms: int) -> Place:
+    """What a person means by ``text``. Raises InvalidArgument."""
+    if text.lower() in _ENDS:
+        return Place(end=_ENDS[text.lower()])
+    if text.isascii() and text.isdigit() and len(text) <= OFFSET_DIGITS_MAX:
+        return Place(offset=int(text))
+    time_ms = parse_time(text, now_ms)
+    if time_ms is None:
+        times = TIME_HINT.removeprefix("write it as ")
+        advice = f"write earliest, latest, an offset, or a time such as {times}"
+        raise InvalidArgument(option, f"'{text}' is no place in a topic", advice)
+    return Place(time_ms=time_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be read."""
+
+    topic: str
+    begin: Place
+    end: Place | None = None
+    queue: str | None = None
+    tags: str | None = None
+    sql: str | None = None
+    is_following: bool = False
+
+
+async def browsed(
+    mq: "Client", wanted: Wanted, group: str | None = None
+) -> "AsyncGenerator[Message[bytes], None]":
+    """Messages without joining a group; from where ``group`` is, if one is named.
+
+    Nothing is stored anywhere.
+    """
+    names = QueueNames(mq.admin(), wanted.topic)
+    queues = await names.all()
+    only = None if wanted.queue is None else await names.find(wanted.queue)
+    since: Any = wanted.begin.end or wanted.begin.time_ms or "first"
+    if wanted.begin.offset is not None:
+        since = dict.fromkeys(queues, wanted.begin.offset)
+    if group is not None:
+        since = await _group_offsets(mq, group, queues)
+    until = _until(wanted, queues, only)
+    messages = mq.browse(
+        wanted.topic,
+        since=since,
+        until=None if wanted.is_following else until,
+        tags=wanted.tags,
+        follow=wanted.is_following,
+    )
+    async with contextlib.aclosing(messages):
+        async for message in messages:
+            if _is_past(message, wanted.end):
+                if wanted.end is not None and wanted.end.time_ms is not None:
+                    return  # they come in the order they were stored
+                continue
+            if only is None or message.queue == only:
+                yield message
+
+
+def _until(
+    wanted: Wanted, queues: Sequence[MessageQueue], only: MessageQueue | None
+) -> "Mapping[MessageQueue, int] | int | None":
+    """Where each queue ends; those that nobody wants, before they begin."""
+    end = wanted.end
+    offset = None if end is None else end.offset
+    if only is not None:
+        ends = {queue: 0 for queue in queues if queue != only}
+        return ends if offset is None else {**ends, only: offset}
+    if offset is not None:
+        return dict.fromkeys(queues, offset)
+    return None if end is None else end.time_ms
+
+
+def _is_past(message: "Message[bytes]", end: Place | None) -> bool:
+    if end is None:
+        return False
+    if end.offset is not None:
+        return message.queue_offset >= end.offset
+    return end.time_ms is not None and message.stored_ms >= end.time_ms
+
+
+async def _group_offsets(
+    mq: "Client", group: str, queues: Sequence[MessageQueue]
+) -> "dict[MessageQueue, int]":
+    """Where a group is in each queue; at the first message where it is nowhere yet."""
+    offsets = mq.admin().offsets
+    found = {}
+    for queue in queues:
+        stored = await offsets.get(group, queue.topic, queue.broker_name, queue.queue_id)
+        if stored is not None:
+            found[queue] = stored
+    return found
+
+
+async def consumed(
+    mq: "Client", wanted: Wanted, group: str, *, idle_ms: int
+) -> "AsyncGenerator[Message[bytes], None]":
+    """Messages as a member of a group; each is acknowledged when the next one is asked for.
+
+    Whoever is done with the last one says so with its ``ack``. Ends when nothing came for
+    ``idle_ms``, unless it is to follow. Raises NotFound: a consumer would wait for the topic.
+    """
+    await mq.admin().topics.route(wanted.topic)
+    start: Any = wanted.begin.end or wanted.begin.time_ms or "first"
+    consumer = mq.consumer(group, start=start)
+    async with consumer:
+        consumer.subscribe(wanted.topic, tags=wanted.tags, sql=wanted.sql)
+        messages = aiter(consumer)
+        try:
+            while True:
+                limit = None if wanted.is_following else idle_ms / 1000
+                try:
+                    message = await asyncio.wait_for(anext(messages), limit)
+                except (TimeoutError, StopAsyncIteration):
+                    return
+                yield message
+        finally:
+            await messages.aclose()
