@@ -9,6 +9,9 @@ SHELL := /bin/bash
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.ready
+# Spark takes half a gigabyte, so only machines that can run it get it, or those that say SPARK=1.
+SPARK  ?= $(if $(wildcard $(VENV)/.spark),1,$(shell scripts/find_java.sh > /dev/null 2>&1 && echo 1))
+SPARK_STAMP := $(if $(filter 1,$(SPARK)),$(VENV)/.spark)
 SOURCES_FAST := $(wildcard src/cometmq/_fast/*.pyx src/cometmq/_fast/*.pxd src/cometmq/_fast/*.h)
 
 .PHONY: help setup run test test-fast check bench docs dist fuzz lock clean
@@ -25,7 +28,12 @@ $(VENV)/.packages: locks/dev.txt scripts/find_python.sh
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/dev.txt
 	touch $@
 
-$(STAMP): $(VENV)/.packages pyproject.toml setup.py $(SOURCES_FAST)
+$(VENV)/.spark: $(VENV)/.packages locks/spark.txt
+	@echo "set-up: Spark, about a minute"
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r locks/spark.txt
+	touch $@
+
+$(STAMP): $(VENV)/.packages $(SPARK_STAMP) pyproject.toml setup.py $(SOURCES_FAST)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(PY) -c 'from cometmq.codec import core; print("set-up: done,", core.active(), "core")'
 	touch $@
@@ -47,6 +55,9 @@ bench: setup  ## benchmarks: ratios to a baseline measured in the same run
 	$(PY) -m bench.nameserver
 	$(PY) -m bench.store
 	$(PY) -m bench.broker
+	$(PY) -m bench.startup
+	$(PY) -m bench.client
+	$(PY) -m bench.spark
 
 docs: setup  ## documentation site in site/
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

@@ -1,124 +1,192 @@
-"""The main job of ``make run``: what CometMQ can do today, done before your eyes.
+"""The main job of ``make run``: a day at a shop, done before your eyes.
 
-A name server and a broker are started in this process, orders are sent to them, some of them for
-later, and looked at again. There is no Python client yet, so they are sent as plain requests, and
-looked at with ``cometmq.admin``. Then a store directory that Apache RocketMQ wrote is read.
+``cometmq up`` runs a name server and a broker in one process. A producer sends orders: plain, in
+the order of their customers, for later, and two that billing cannot handle, which are retried and
+end as dead letters. Spark, where there is Java for it, reads the topic as a table. Everything is
+checked against a plain sum; then the cluster stays up, unless ``--once`` says otherwise.
 """
 
 import argparse
-import asyncio
+import logging
 import sys
-import tarfile
+import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
-from cometmq import __version__
-from cometmq.admin import Admin
-from cometmq.codec import core, properties, record
-from cometmq.codec.codes import RequestCode
-from cometmq.codec.headers.send import SendMessageResponse, SendMessageV2
-from cometmq.errors import RemoteProtocolError
-from cometmq.remoting.channel import Channel
-from cometmq.remoting.client import connect
-from cometmq.testing import LocalCluster
-from scripts import tree
+import msgspec
 
-STORE = tree.ROOT / "tests" / "data" / "store" / "5.5.0-clean.tar.gz"
+from cometmq import Client, Message, NoRoute, __version__
+from cometmq.codec import core
+from scripts import demo_spark
+from scripts.demo_server import DATA, Server
+
 TOPIC = "orders"
-QUEUES = 4
+BILLING, SHIPPING = "billing", "shipping"
 TAGS = ("books", "games", "tools")
-TIMEOUT_MS = 5000
-LATER_SECONDS_MAX = 10
+ORDER_COUNT = 60
+CUSTOMERS = 5
+BROKEN = (13, 42)
+"""Orders with a total that billing refuses."""
+DELAYED, DELAY_S = ORDER_COUNT, 2
+RETRIES = 2
+SECONDS_MAX = 30
+
+
+class Order(msgspec.Struct):
+    number: int
+    customer: str
+    total: float
+
+
+ORDERS = [
+    Order(n, f"customer-{n % CUSTOMERS}", -1.0 if n in BROKEN else n + 0.5)
+    for n in range(1, ORDER_COUNT + 1)
+]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="accepted; nothing stays up yet")
-    parser.parse_args()
-    print(f"CometMQ {__version__}, {core.active()} core\n")
-    with LocalCluster() as cluster:
-        asyncio.run(show_a_cluster(cluster.namesrv, cluster.broker.address))
-    show_a_store()
-    print("Try next:")
-    print("  .venv/bin/cometmq up        a broker that stays, for any RocketMQ client")
-    print("  .venv/bin/cometmq doctor")
-    print("  make bench")
-    return 0
+    parser.add_argument("--once", action="store_true", help="end when it is done")
+    is_once = parser.parse_args().once
+    logging.getLogger("cometmq").setLevel(logging.CRITICAL)  # orders fail on purpose
+    print(f"CometMQ {__version__}, {core.active()} core")
+    with Server() as server:
+        print(f"cometmq up: name server {server.namesrv}, broker {server.broker}\n")
+        with Client(server.namesrv) as mq:
+            trade(mq)
+        show("spark", revenue_by_spark(server))
+        print(ending(server, is_once=is_once), flush=True)
+        if is_once:
+            return 0
+        print("\nIt stays up; Ctrl-C ends it.", flush=True)
+        return server.wait()
 
 
-async def show_a_cluster(namesrv: str, broker: str) -> None:
-    print(f"A cluster in this process: name server {namesrv}, broker {broker}")
-    async with Admin(namesrv) as admin:
-        await admin.topics.create(TOPIC, queues=QUEUES)
-        first = await send_orders(broker)
-        found = [message async for message in admin.messages.browse(TOPIC)]
-        tags = Counter(message.tags for message in found)
-        print(f"  stored          {len(found)} orders, first message id {first}")
-        print(f"  by tag          {', '.join(f'{count} {tag}' for tag, count in tags.items())}")
-        (match,) = await admin.messages.by_key(TOPIC, "order-7")
-        print(f"  by key order-7  {match.body.decode()} in queue {match.queue_id}")
-        begun = time.monotonic()
-        while len(found) == sum(tags.values()):
-            assert time.monotonic() - begun < LATER_SECONDS_MAX, "the delayed order did not come"
-            await asyncio.sleep(0.05)
-            found = [message async for message in admin.messages.browse(TOPIC)]
-        print(f"  delayed         {found[-1].body.decode()} came when its time had come\n")
+def trade(mq: Client) -> None:
+    """Send the orders, have them billed and shipped, and say what became of them."""
+    began = time.monotonic()
+    billed, shipped = Inbox(BILLING), Inbox(SHIPPING)
+    billing = mq.consumer(BILLING, codec=Order, start="first", reconsume_max=RETRIES)
+    shipping = mq.consumer(SHIPPING, codec=Order, start="first", is_orderly=True)
+    for consumer, handler in ((billing, billed.take_good), (shipping, shipped.take)):
+        consumer.subscribe(TOPIC)
+        consumer.start(handler)
+    show("sent", send_orders(mq))
+    billed.wait_for(ORDER_COUNT - len(BROKEN))
+    shipped.wait_for(ORDER_COUNT)
+
+    tags = Counter(message.tag for message in billed.messages)
+    show("billed", f"{len(billed.messages)} orders: {', '.join(f'{tags[t]} {t}' for t in TAGS)}")
+    show("shipped", in_order(shipped))
+    late = next(m for m in shipped.messages if m.value.number == DELAYED)
+    waited_s = (late.stored_ms - late.born_ms) / 1000
+    show("delayed", f"order {DELAYED} was to wait {DELAY_S} s, and came after {waited_s:.1f} s")
+    dead = dead_letters(mq)
+    numbers = " and ".join(str(message.value.number) for message in dead)
+    tries = RETRIES + 1
+    show("dead letters", f"orders {numbers}: tried {tries} times each, kept for a closer look")
+    show("took", f"{time.monotonic() - began:.1f} s")
 
 
-async def send_orders(broker: str) -> str:
-    """Send nine orders and one for a second later; the id of the first."""
-    channel = await connect(broker)
-    try:
-        ids = [await send_order(channel, number) for number in range(1, 10)]
-        await send_order(channel, 10, TIMER_DELAY_SEC="1")
-    finally:
-        channel.close()
-    return ids[0]
+def send_orders(mq: Client) -> str:
+    producer = mq.producer()
+    for order in ORDERS:
+        producer.send(
+            TOPIC,
+            order,
+            tag=tag_of(order),
+            keys=f"order-{order.number}",
+            ordering_key=order.customer,
+            delay=DELAY_S if order.number == DELAYED else None,
+        )
+    return f"{ORDER_COUNT} orders of {CUSTOMERS} customers, each customer's in order"
 
 
-async def send_order(channel: Channel, number: int, **asked: str) -> str:
-    key = f"DEMO{number:012d}"
-    named = {"UNIQ_KEY": key, "TAGS": TAGS[number % 3], "KEYS": f"order-{number}", **asked}
-    header = SendMessageV2(
-        "demo", TOPIC, "TBW102", QUEUES, number % QUEUES, 0, time.time_ns() // 1_000_000, 0,
-        properties.encode(named),
-    )  # fmt: skip
-    body = f'{{"order": {number}, "total": {number}.50}}'.encode()
-    answer = await channel.request(RequestCode.SEND_MESSAGE_V2, header, body, timeout_ms=TIMEOUT_MS)
-    assert answer.code == 0, answer.remark
-    return core.read(answer, SendMessageResponse).msg_id
+def tag_of(order: Order) -> str:
+    return TAGS[order.number % len(TAGS)]
 
 
-def show_a_store() -> None:
-    topics = Counter(found.topic for found in stored_records())
-    print(f"A store directory written by Apache RocketMQ 5.5.0: {topics.total()} messages")
-    for topic, count in topics.most_common(5):
-        shown = topic if len(topic) <= 40 else topic[:37] + "..."
-        print(f"  {count:>6}  {shown}")
-    print(f"  {'...':>6}  and {len(topics) - 5} topics more\n")
+class Inbox:
+    """What the handlers of a group took."""
+
+    def __init__(self, group: str) -> None:
+        self.messages: list[Message[Order]] = []
+        self._group = group
+        self._changed = threading.Condition()
+
+    def take(self, message: Message[Order]) -> None:
+        with self._changed:
+            self.messages.append(message)
+            self._changed.notify_all()
+
+    def take_good(self, message: Message[Order]) -> None:
+        if message.value.total < 0:
+            raise ValueError(f"order {message.value.number} has a negative total")
+        self.take(message)
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            is_complete = self._changed.wait_for(lambda: len(self.messages) >= count, SECONDS_MAX)
+        assert is_complete, f"{self._group}: {len(self.messages)} of {count} orders came"
 
 
-def stored_records() -> Iterator[record.Record]:
-    """Every record of the commit log, checked; a file ends with a filler or with zeros."""
-    with tarfile.open(STORE) as archive:
-        for member in sorted(archive.getnames()):
-            file = archive.extractfile(member) if "/commitlog/" in member else None
-            if file is not None:
-                yield from records_of(file.read())
+def in_order(shipped: Inbox) -> str:
+    """Claims that each customer's orders came as they were sent; the delayed one comes last."""
+    numbers: dict[str | None, list[int]] = defaultdict(list)
+    for message in shipped.messages:
+        numbers[message.ordering_key].append(message.value.number)
+    assert all(found == sorted(found) for found in numbers.values()), numbers
+    return f"{len(shipped.messages)} orders, each customer's one after the other"
 
 
-def records_of(segment: bytes) -> Iterator[record.Record]:
-    position = 0
-    while position < len(segment):
+def dead_letters(mq: Client) -> list[Message[Order]]:
+    """The orders that could not be billed, once their retries are over."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
         try:
-            found = record.parse(segment, position, check_crc=True)
-        except RemoteProtocolError:
-            return
-        if isinstance(found, record.Blank):
-            return
-        yield found
-        position += found.size
+            found = list(mq.browse(f"%DLQ%{BILLING}", codec=Order))
+        except NoRoute:  # the first dead letter makes the topic
+            found = []
+        if len(found) == len(BROKEN):
+            return sorted(found, key=lambda message: message.value.number)
+        time.sleep(0.2)
+    raise TimeoutError(f"dead letters of {BILLING} did not come within {SECONDS_MAX} s")
+
+
+def revenue_by_spark(server: Server) -> str:
+    """Revenue by tag as Spark finds it, held against a plain sum."""
+    if (reason := demo_spark.lack()) is not None:
+        return f"left out: {reason}"
+    print("  (Spark starts, which takes some seconds)", flush=True)
+    found = demo_spark.revenue(server.namesrv, TOPIC, server.folder / "spark.log")
+    wanted: dict[str, float] = defaultdict(float)
+    for order in ORDERS:
+        if order.total > 0:
+            wanted[tag_of(order)] += order.total
+    assert found == wanted, (found, wanted)
+    return f"revenue {told(found)}, as a plain sum has it"
+
+
+def told(revenue: Mapping[str, float]) -> str:
+    return ", ".join(f"{tag} {revenue[tag]:.2f}" for tag in TAGS)
+
+
+def ending(server: Server, *, is_once: bool) -> str:
+    flags = "" if server.is_at_home else f" --namesrv {server.namesrv}"
+    commands = {
+        f".venv/bin/cometmq topic describe {TOPIC}{flags}": "queues and who reads them",
+        f".venv/bin/cometmq consume {TOPIC} --count 3{flags}": "some of its messages",
+        f".venv/bin/cometmq dlq peek {BILLING}{flags}": "what could not be billed",
+    }
+    lines = [f"  {command:<58} {purpose}" for command, purpose in commands.items()]
+    first = f" (after .venv/bin/cometmq up --data {DATA} in another terminal)" if is_once else ""
+    kept = f"Everything is in {DATA}/, and made anew by the next run."
+    return "\n".join(["", kept, f"Try next{first}:", *lines])
+
+
+def show(what: str, said: str) -> None:
+    print(f"  {what:<14} {said}", flush=True)
 
 
 if __name__ == "__main__":

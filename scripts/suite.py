@@ -4,14 +4,17 @@
 exit status is 0 only when all passed.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from scripts import tree
 
@@ -22,11 +25,23 @@ NEWER_PYTHONS = ("3.12", "3.13", "3.14")
 
 
 class Part(NamedTuple):
-    """One command with the area it belongs to in the summary."""
+    """One command with the area it belongs to in the summary.
+
+    Parts ``beside`` each other run at the same time: they keep to one core, and time nothing.
+    """
 
     area: str
     command: Sequence[str]
     environment: Mapping[str, str] = {}
+    beside: bool = False
+
+
+class Outcome(NamedTuple):
+    """How a part ended."""
+
+    part: Part
+    minutes: float
+    is_passed: bool
 
 
 def main() -> int:
@@ -64,6 +79,7 @@ def everything() -> list[Part]:
         Part("crash tests", pytest("tests/crash")),
         Part("packaging", pytest("tests/packaging")),
         Part("interop", pytest("tests/interop")),
+        Part("spark", pytest("tests/spark")),
     ]
 
 
@@ -92,7 +108,8 @@ def newer_python_parts() -> list[Part]:
             print(f"unit tests on Python {version}: skipped, no such Python found", flush=True)
             continue
         selection = () if is_full() else WITHOUT_SLOW
-        parts.append(Part(f"Python {version}", ["scripts/test_on.sh", python, version, *selection]))
+        command = ["scripts/test_on.sh", python, version, *selection]
+        parts.append(Part(f"Python {version}", command, beside=True))
     return parts
 
 
@@ -120,24 +137,62 @@ def succeeds(command: Sequence[str]) -> bool:
 
 
 def run(parts: Sequence[Part]) -> int:
+    began = time.monotonic()
+    outcomes: list[Outcome] = []
+    for is_beside, group in itertools.groupby(parts, key=lambda part: part.beside):
+        if is_beside:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                outcomes += pool.map(run_beside, group)
+        else:
+            outcomes += map(run_alone, group)
+    return summary(outcomes, (time.monotonic() - began) / 60)
+
+
+def run_alone(part: Part) -> Outcome:
+    print(heading(part), flush=True)
+    return outcome_of(part, None)
+
+
+def run_beside(part: Part) -> Outcome:
+    """What it prints is shown when it has ended, so that two do not talk at once."""
+    with tempfile.TemporaryFile() as output:
+        outcome = outcome_of(part, output)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    print(f"{heading(part)}\n{text}", end="", flush=True)
+    return outcome
+
+
+def heading(part: Part) -> str:
+    return f"\n--- {part.area}: {' '.join(Path(word).name for word in part.command)}"
+
+
+def outcome_of(part: Part, output: IO[bytes] | None) -> Outcome:
+    began = time.monotonic()
+    environment = {**os.environ, **part.environment}
+    done = subprocess.run(
+        part.command,
+        cwd=tree.ROOT,
+        env=environment,
+        stdout=output,
+        stderr=None if output is None else subprocess.STDOUT,
+        check=False,
+    )
+    return Outcome(part, (time.monotonic() - began) / 60, done.returncode == 0)
+
+
+def summary(outcomes: Sequence[Outcome], minutes_in_all: float) -> int:
     minutes: dict[str, float] = {}
-    failed: list[str] = []
-    for part in parts:
-        print(
-            f"\n--- {part.area}: {' '.join(Path(word).name for word in part.command)}", flush=True
-        )
-        began = time.monotonic()
-        environment = {**os.environ, **part.environment}
-        if subprocess.run(part.command, cwd=tree.ROOT, env=environment, check=False).returncode:
-            failed.append(f"{part.area}: {' '.join(part.command[-2:])}")
-        minutes[part.area] = minutes.get(part.area, 0) + (time.monotonic() - began) / 60
+    for part, spent, _ in outcomes:
+        minutes[part.area] = minutes.get(part.area, 0) + spent
     print("\n--- minutes by area")
     for area, spent in minutes.items():
         print(f"{spent:6.2f}  {area}")
-    print(f"{sum(minutes.values()):6.2f}  in all")
-    for name in failed:
-        print(f"FAILED  {name}")
-    print(f"parts: {len(parts) - len(failed)} passed, {len(failed)} failed")
+    print(f"{minutes_in_all:6.2f}  in all")
+    failed = [outcome.part for outcome in outcomes if not outcome.is_passed]
+    for part in failed:
+        print(f"FAILED  {part.area}: {' '.join(part.command[-2:])}")
+    print(f"parts: {len(outcomes) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
 
 

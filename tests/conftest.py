@@ -1,6 +1,7 @@
 """What all tests share: how many rounds random tests take, and which core must be running."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,12 @@ _COMMON = {"deadline": None, "print_blob": True, "suppress_health_check": [Healt
 settings.register_profile("ordinary", max_examples=50, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("full", max_examples=400, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile("full" if os.environ.get("COMETMQ_ROUNDS") == "full" else "ordinary")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts into the background so, and whatever is started from here would
+    # not notice Ctrl-C either.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

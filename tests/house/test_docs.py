@@ -1,17 +1,22 @@
 """Documents tell the truth: links lead somewhere, examples run, what is named exists or is planned.
 
 What a block of code is for is said by its language: ``python`` and ``pycon`` are run, ``console``
-is run and its output compared, ``sh`` is for people to type (its commands must exist), ``text`` and
-the rest are shown only.
+is run and its output compared, ``text`` and the rest are shown only. ``sh`` is for people to type:
+its commands must exist, and a block of which every program is in ``RUNNABLE`` is run, with folders
+and a cluster of the test's own. A page that asks for a name server at 127.0.0.1:9876 gets one.
+Pages with Spark are run beside the tests of the connector, so that nothing here needs Java.
 """
 
+import contextlib
 import doctest
 import importlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from itertools import chain
@@ -22,6 +27,7 @@ import click
 import pytest
 
 from cometmq.cli.app import app
+from cometmq.testing import LocalCluster
 from scripts import tree
 
 ROOT = tree.ROOT
@@ -39,6 +45,19 @@ MAPS = [
 ADR_SECTIONS = ["Context", "Decision", "Consequences", "What would make us revisit it"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+UP_ADDRESS = "127.0.0.1:9876"
+RUNNABLE = {
+    *("cat", "cometmq", "cp", "cut", "echo", "grep", "head", "jq", "printf", "seq", "sort", "tail"),
+    *("tar", "wc"),
+}
+"""Programs that do no harm in a folder of their own and need no other machine."""
+
+STAYS_UP = re.compile(
+    r"cometmq (?:up\b|(?:broker|nameserver)(?! +[a-z])(?!.* -p\b)|top(?!\w| +-o)|topic tail\b)"
+    r"|.* --follow\b"
+)
+"""Commands that a person ends. The examples in their help texts are started and stopped."""
+
 ROOMS = {name for layer in LAYERS for name in re.findall(r"\w+", layer)} | {"aio"}
 
 _FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^ *\2 *$", re.MULTILINE | re.DOTALL)
@@ -47,6 +66,8 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^(#{1,6}) +(.+?) *$", re.MULTILINE)
 _MODULE = re.compile(r"(?:cometmq\.)?([a-z_]+)((?:\.\w+)*)")
 _COMETMQ = re.compile(r"(?:^|[|;&] *)(?:\S*/)?cometmq +([^|;&#]*)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"| #.*")
+_PROGRAM = re.compile(r"(?:^|[|;&] *)(?:\w+=\S* +)*([\w./-]+)")
 _WORD = re.compile(r"[a-z][a-z-]*")
 
 
@@ -153,17 +174,49 @@ def pages_with(language: str) -> list[Path]:
     return pages
 
 
-@pytest.mark.parametrize("page", pages_with("python"), ids=name_of)
-def test_python_examples_run(page: Path, tmp_path: Path) -> None:
+def python_of(page: Path) -> str:
+    """The Python examples of a page as one script."""
     script = ""
     for block in blocks_in(page.read_text()):
         if block.language == "python":
             # Blank lines in between, so that a traceback names the line of the page.
             script += "\n" * (block.line - script.count("\n")) + block.text
+    return script
 
-    done = run([sys.executable, "-W", "error", "-c", script], tmp_path)
+
+def needs_spark(script: str) -> bool:
+    return "cometmq.spark" in script or 'format("rocketmq")' in script
+
+
+SPARK_PAGES = [page for page in pages_with("python") if needs_spark(python_of(page))]
+"""Run by tests/spark/test_guides.py, where there is a session."""
+
+
+def test_what_needs_spark_is_known() -> None:
+    assert needs_spark("import cometmq.spark\n")
+    assert needs_spark('spark.read.format("rocketmq")\n')
+    assert not needs_spark("import cometmq\n")
+    assert "SPARK_PAGES" in read("tests/spark/test_guides.py")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages_with("python") if page not in SPARK_PAGES], ids=name_of
+)
+def test_python_examples_run(page: Path, tmp_path: Path) -> None:
+    with with_a_cluster(python_of(page)) as runnable:
+        done = run([sys.executable, "-W", "error", "-c", runnable], tmp_path)
 
     assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def with_a_cluster(script: str) -> Iterator[str]:
+    """The script with the address of a new cluster in place of the one of ``cometmq up``."""
+    if UP_ADDRESS not in script:
+        yield script
+        return
+    with LocalCluster() as cluster:
+        yield script.replace(UP_ADDRESS, cluster.namesrv)
 
 
 @pytest.mark.parametrize("page", pages_with("pycon"), ids=name_of)
@@ -193,12 +246,84 @@ def test_console_examples_print_what_is_shown(page: Path) -> None:
                 assert done.returncode == 0, done.stderr
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def runnable_scripts(text: str) -> list[str]:
+    """The blocks of ``sh`` that can be run here, without what stays up."""
+    scripts = []
+    for block in blocks_in(text):
+        joined = block.text.replace("\\\n", " ")
+        lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
+        programs = {name for line in lines for name in _PROGRAM.findall(_QUOTED.sub("", line))}
+        if block.language == "sh" and programs <= RUNNABLE:
+            scripts.append("\n".join(line for line in lines if not STAYS_UP.match(line)))
+    return [script for script in scripts if script]
+
+
+def test_only_harmless_blocks_are_run() -> None:
+    text = "```sh\nX=1 cometmq a | jq '.b|c'\ncometmq up\n```\n```sh\ncometmq d | rm e\n```\n"
+
+    assert runnable_scripts(text) == ["X=1 cometmq a | jq '.b|c'"]
+
+
+@pytest.mark.parametrize(
+    ("line", "stays_up"),
+    [
+        ("cometmq up", True),
+        ("cometmq broker -c FILE", True),
+        ("cometmq broker -c FILE -p", False),
+        ("cometmq broker config get", False),
+        ("cometmq top", True),
+        ("cometmq top -o json", False),
+        ("cometmq topic ls", False),
+        ("cometmq topic tail orders", True),
+        ("cometmq consume orders --follow", True),
+    ],
+)
+def test_what_stays_up_is_known(line: str, stays_up: bool) -> None:
+    assert bool(STAYS_UP.match(line)) == stays_up
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runnable_scripts(page.read_text())], ids=name_of
+)
+def test_shell_examples_run(page: Path, tmp_path: Path) -> None:
+    scripts = runnable_scripts(page.read_text())
+    if any("jq " in script for script in scripts) and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    places = furnish(tmp_path)
+    with LocalCluster() as cluster:
+        for script in scripts:
+            for shown, real in {**places, UP_ADDRESS: cluster.namesrv}.items():
+                script = script.replace(shown, real)
+            home = {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": ""}
+            done = run(["bash", "-ec", script], tmp_path, NAMESRV_ADDR=cluster.namesrv, **home)
+
+            assert done.returncode == 0, (script, done.stdout, done.stderr)
+
+
+def furnish(folder: Path) -> dict[str, str]:
+    """Make what examples speak of: a home, a store with messages, settings, room for copies."""
+    for name in ("data", "etc", "backup", "home/.config/fish/completions"):
+        (folder / name).mkdir(parents=True)
+    with tarfile.open(ROOT / "tests/data/store/5.5.0-clean.tar.gz") as archive:
+        archive.extractall(folder / "data", filter="data")
+    conf = (ROOT / "deploy/broker.conf.example").read_text()
+    levels = "messageDelayLevel=1s 2s 3s 5s 10s 30s 1m 1h 2h\n"  # of the broker that wrote it
+    (folder / "etc/broker.conf").write_text(conf + levels)
+    return {
+        "/data/": f"{folder}/data/",
+        "/etc/cometmq/": f"{folder}/etc/",
+        "/backup/": f"{folder}/backup/",
+    }
+
+
+def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, **environment},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
@@ -239,6 +364,51 @@ def test_every_command_named_exists_or_is_planned() -> None:
     found = {name_of(page): unknown_commands(page.read_text()) for page in PAGES}
 
     assert {name: commands for name, commands in found.items() if commands} == {}
+
+
+def options_of(line: str) -> tuple[set[str], set[str]]:
+    """The options that stand after ``cometmq``, and those that the command has."""
+    command: Any = app
+    words = _QUOTED.sub("", line.partition("$(")[0]).split()
+    known = {name for param in app.params for name in (*param.opts, *param.secondary_opts)}
+    for word in words:
+        if word.startswith("-"):
+            continue
+        found = isinstance(command, click.Group) and command.get_command(click.Context(app), word)
+        if not found:
+            break
+        command = found
+        known |= {name for param in found.params for name in (*param.opts, *param.secondary_opts)}
+    named = {word.partition("=")[0].rstrip("`,") for word in words if word.startswith("--")}
+    return named - {"--help", "--"}, known
+
+
+def unknown_options(text: str) -> list[str]:
+    named = [found for line in shell_lines(text) for found in _COMETMQ.findall(line)]
+    for unit in units_in(text):
+        if not unit.is_planned:
+            named += [found for span in code_spans(unit.text) for found in _COMETMQ.findall(span)]
+    return [
+        f"{option} of {line.strip()}"
+        for line in named
+        for options, known in [options_of(line)]
+        for option in sorted(options - known)
+    ]
+
+
+def test_every_option_named_exists() -> None:
+    found = {name_of(page): unknown_options(page.read_text()) for page in PAGES}
+
+    assert {name: options for name, options in found.items() if options} == {}
+
+
+def test_an_option_that_does_not_exist_is_noticed() -> None:
+    text = "`cometmq topic edit T --order --fast` `cometmq --debug topic ls --slow '--quoted'`"
+
+    assert unknown_options(text) == [
+        "--fast of topic edit T --order --fast",
+        "--slow of --debug topic ls --slow '--quoted'",
+    ]
 
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
@@ -338,6 +508,33 @@ def test_the_layers_in_the_architecture_are_those_of_the_contract() -> None:
 # Pages with a form of their own
 
 
+def test_every_class_in_the_glossary_lives_where_it_says() -> None:
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in read("docs/internals/glossary.md").splitlines()
+        if line.startswith("|") and line.count("|") == 4
+    ]
+    listed = [
+        (name, sorted(modules_in(place)))
+        for _, ours, place in cells
+        for name in code_spans(ours)
+        if re.fullmatch(r"[A-Z]\w+[a-z]\w*", name) and modules_in(place)
+    ]
+
+    def source(module: str) -> str:
+        path = PACKAGE / module.replace(".", "/")
+        files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
+        return "\n".join(file.read_text() for file in files)
+
+    homeless = [
+        (name, modules)
+        for name, modules in listed
+        if not any(re.search(rf"\b{name}\b", source(module)) for module in modules)
+    ]
+    assert len(listed) > 100
+    assert homeless == []
+
+
 def test_every_decision_has_its_sections_and_stands_in_the_index() -> None:
     decisions = sorted((DOCS / "adr").glob("[0-9]*.md"))
     written = []
@@ -351,6 +548,36 @@ def test_every_decision_has_its_sections_and_stands_in_the_index() -> None:
         written.append([f"[{number}]({page.name})", subject, status])
 
     assert table_below(read("docs/adr/README.md"), "# Decisions") == written
+
+
+def test_every_mqadmin_command_named_is_one_that_the_interop_tests_run() -> None:
+    table = table_below(read("docs/reference/compatibility.md"), "## mqadmin")
+    listed = {name for _, names in table for name in names.strip("`").split()}
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(r"\bmqadmin ([a-z]+[A-Z]\w*)", page.read_text())
+    }
+
+    sources = [read("tests/interop/mqadmin.toml"), read("tests/interop/test_nameserver_mqadmin.py")]
+    run = {name for source in sources for name in re.findall(r'"(\w+)[ "]', source)}
+    run |= {"addWritePerm", "wipeWritePerm"}  # named in two parts there
+    assert named - listed == set()
+    assert listed - run == set()
+
+
+def test_the_table_of_clients_is_the_matrix_of_the_interop_tests() -> None:
+    matrix = tomllib.loads(read("tests/interop/matrix.toml"))
+    rows = table_below(read("docs/reference/compatibility.md"), "## At a glance: clients")
+    listed = {
+        test.strip("`"): dict(zip(matrix, answers, strict=True)) for _, test, *answers in rows
+    }
+
+    tests = {test for can in matrix.values() for test in can}
+    assert listed == {
+        test: {client: "yes" if can[test] == "yes" else "no" for client, can in matrix.items()}
+        for test in tests
+    }
 
 
 def test_the_changelog_begins_with_what_is_not_released_yet() -> None:

@@ -18,6 +18,20 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "bench-5.5.0": ("rocketmq-example:5.5.0",),
 }
 
+# What only benchmarks put beside ours. Spark brings the rest of what its connector needs; tokens
+# are not used, and of the module for them older releases are easier to find.
+PEERS: Mapping[str, tuple[str, ...]] = {
+    "kafka-4.1.0": ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36:alone"),
+    "spark-kafka-4.1.1": (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1:alone",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0:alone",
+        "org.apache.kafka:kafka-clients:3.9.1:alone",
+        "org.apache.commons:commons-pool2:2.12.1:alone",
+    ),
+}
+
+GROUP = "org.apache.rocketmq"
+
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -31,10 +45,17 @@ POM = """\
 """
 DEPENDENCY = """\
     <dependency>
-      <groupId>org.apache.rocketmq</groupId>
+      <groupId>{group}</groupId>
       <artifactId>{artifact}</artifactId>
-      <version>{version}</version>
+      <version>{version}</version>{exclusions}
     </dependency>"""
+EXCLUSIONS = """
+      <exclusions>
+        <exclusion>
+          <groupId>*</groupId>
+          <artifactId>*</artifactId>
+        </exclusion>
+      </exclusions>"""
 
 
 def class_path(cache: Cache, name: str) -> str:
@@ -44,7 +65,7 @@ def class_path(cache: Cache, name: str) -> str:
 
 def jars(cache: Cache, name: str) -> Path:
     """The folder with the jars of the set ``name``, resolved now if this machine lacks them."""
-    pom = pom_of(SETS[name])
+    pom = pom_of(SETS[name] if name in SETS else PEERS[name])
 
     def resolve(folder: Path) -> None:
         requirements.need("mvn")
@@ -57,7 +78,16 @@ def jars(cache: Cache, name: str) -> Path:
 
 
 def pom_of(artifacts: tuple[str, ...]) -> str:
-    """The project description that depends on ``artifacts`` (``name:version``)."""
-    pairs = (artifact.split(":") for artifact in artifacts)
-    dependencies = [DEPENDENCY.format(artifact=name, version=version) for name, version in pairs]
-    return POM.format(dependencies="\n".join(dependencies))
+    """The project description that depends on ``artifacts``.
+
+    Each is ``[group:]name:version``, of RocketMQ's group unless it names one; with ``:alone`` at
+    the end nothing that it depends on comes with it.
+    """
+    return POM.format(dependencies="\n".join(map(_dependency, artifacts)))
+
+
+def _dependency(text: str) -> str:
+    artifact = text.removesuffix(":alone")
+    group, name, version = [GROUP, *artifact.split(":")][-3:]
+    exclusions = EXCLUSIONS if text != artifact else ""
+    return DEPENDENCY.format(group=group, artifact=name, version=version, exclusions=exclusions)

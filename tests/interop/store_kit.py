@@ -30,7 +30,7 @@ from cometmq.codec import (
 )
 from cometmq.codec.batch import BatchItem
 from cometmq.codec.bodies.nameserver import KVTable
-from cometmq.codec.codes import RequestCode
+from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.compression import CompressionType
 from cometmq.codec.java import index_hash
 from cometmq.codec.properties import Property
@@ -214,8 +214,17 @@ class Ground(Stoppable):
 
     def log_end(self) -> int:
         """Where the running broker would put the next record."""
-        answer = asking.ask_well(self.broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return int(bodies.decode(KVTable, answer.body).table["commitLogMaxOffset"])
+        found: list[str] = []
+
+        def is_told() -> bool:
+            # 4.9.7 cannot tell before it has measured itself for the first time.
+            answer = asking.ask(self.broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+            if answer.code == ResponseCode.SUCCESS:
+                found.append(bodies.decode(KVTable, answer.body).table["commitLogMaxOffset"])
+            return bool(found)
+
+        asking.wait_until(is_told, "the broker tells where its log ends")
+        return int(found[0])
 
     def store_log(self) -> str:
         """What the broker's store said in the last run."""

@@ -323,7 +323,7 @@ HANGING_TIMEOUT_MS = 1000
 
 
 async def a_broker_hangs(first: Target, second: OurBroker) -> None:
-    async with Admin(first.namesrv, timeout_ms=HANGING_TIMEOUT_MS) as admin:
+    async with Admin(first.namesrv) as admin:
         await admin.topics.create("orders", queues=QUEUES)
         for group in ("billing", "doomed", "copy"):
             await admin.groups.create(group, retry_max=5)
@@ -337,7 +337,8 @@ async def a_broker_hangs(first: Target, second: OurBroker) -> None:
 
         os.kill(second.process.pid, signal.SIGSTOP)
         try:
-            await nobody_is_told_half_of_it(admin, second.address, ours, theirs)
+            async with Admin(first.namesrv, timeout_ms=HANGING_TIMEOUT_MS) as hasty:
+                await nobody_is_told_half_of_it(hasty, second.address, ours, theirs)
         finally:
             os.kill(second.process.pid, signal.SIGCONT)
 

@@ -28,6 +28,21 @@ def test_a_pom_names_every_artifact_with_its_version() -> None:
     assert "<artifactId>rocketmq-acl</artifactId>\n      <version>4.9.8</version>" in pom
 
 
+def test_an_artifact_is_of_rocketmqs_group_unless_it_names_another() -> None:
+    pom = maven.pom_of(("rocketmq-client:4.9.8", "org.apache.kafka:kafka_2.13:4.1.0"))
+
+    assert "<groupId>org.apache.rocketmq</groupId>\n      <artifactId>rocketmq-client<" in pom
+    assert "<groupId>org.apache.kafka</groupId>\n      <artifactId>kafka_2.13<" in pom
+    assert "exclusion" not in pom
+
+
+def test_an_artifact_that_comes_alone_brings_nothing_it_depends_on() -> None:
+    pom = maven.pom_of(("org.apache.commons:commons-pool2:2.12.1:alone",))
+
+    assert "<version>2.12.1</version>\n      <exclusions>" in pom
+    assert "<artifactId>*</artifactId>" in pom
+
+
 def test_vectors_that_releases_agree_on_stand_once() -> None:
     old = [{"name": "a", "value": 1}, {"name": "b", "value": 1}]
     new = [{"name": "a", "value": 1}, {"name": "a2", "value": 1}, {"name": "b", "value": 2}]

@@ -209,7 +209,8 @@ def chosen_scenarios(items: Iterable[pytest.Item]) -> list[Scenario]:
     """The scenarios of the tests in this session that want a filled store."""
     chosen = {}
     for item in items:
-        if isinstance(item, pytest.Function) and "filled" in item.fixturenames:
+        wants = {"filled", "scenario"}  # other modules have something of the first name, too
+        if isinstance(item, pytest.Function) and wants <= set(item.fixturenames):
             scenario = item.callspec.params["scenario"]
             assert isinstance(scenario, Scenario)
             chosen[str(scenario)] = scenario
@@ -247,13 +248,15 @@ def interesting_times(pulled: Mapping[Queue, list[Facts]]) -> Iterator[str]:
 
 def send_until_killed(ground: Ground, shell: StoreShell) -> list[Event]:
     """Kill the broker while several threads send to it; what it had acknowledged by then."""
-    acknowledged = []
+    acknowledged, ended = [], []
     for event in shell.events("storm", ground, topic="Storm", threads=str(STORM_THREADS)):
         if event["event"] == "sent":
             acknowledged.append(event)
+        else:
+            ended.append(event)
         if len(acknowledged) == ACKNOWLEDGED_BEFORE_KILL:
             ground.broker.kill()
-    assert len(acknowledged) >= ACKNOWLEDGED_BEFORE_KILL
+    assert len(acknowledged) >= ACKNOWLEDGED_BEFORE_KILL, ended
     return acknowledged
 
 

@@ -1,0 +1,1 @@
+pytest_plugins = ["cometmq.testing.pytest_plugin"]

@@ -1,0 +1,105 @@
+"""``cometmq up`` as a child process, on a data directory of its own that each run makes anew."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Self
+
+from scripts import tree
+
+DATA = "demo-data"
+SETTINGS = "messageDelayLevel=1s 1s 1s 1s 1s 1s\n"
+"""Retries come after a second, not after ten."""
+NAMESRV_PORT, BROKER_PORT = 9876, 10911
+STOP_SECONDS_MAX = 20
+LOOPBACK = "127.0.0.1"
+
+
+class Server:
+    """Runs while it is entered; on the usual ports when nobody has them."""
+
+    def __init__(self, folder: Path = tree.ROOT / DATA) -> None:
+        self.folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        self.namesrv = ""
+        self.broker = ""
+
+    @property
+    def is_at_home(self) -> bool:
+        """Whether tools find it without being told where it is."""
+        return self.namesrv == f"{LOOPBACK}:{NAMESRV_PORT}"
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        (self.folder / "broker.conf").write_text(SETTINGS)
+        is_free = all(map(_is_free, (NAMESRV_PORT, BROKER_PORT, BROKER_PORT - 2)))
+        ports = [] if is_free else ["--namesrv-port", "0", "--port", "0"]
+        with (self.folder / "log.txt").open("w") as log:
+            self._process = subprocess.Popen(
+                [*_command(), "--data", str(self.folder), *ports],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                process_group=0,  # Ctrl-C is ours: clients end before their cluster
+            )
+        assert self._process.stdout is not None
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._stop)
+            started = self._started(self._process.stdout)
+            undo.pop_all()
+        self.namesrv, self.broker = started["name_server"], started["broker"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def wait(self) -> int:
+        """Until it ends, or Ctrl-C: then 0."""
+        assert self._process is not None
+        try:
+            return self._process.wait()
+        except KeyboardInterrupt:
+            return 0
+
+    def _started(self, output: IO[str]) -> dict[str, str]:
+        text = ""
+        for line in output:
+            text += line
+            with contextlib.suppress(json.JSONDecodeError):
+                started: dict[str, str] = json.loads(text)
+                return started
+        log = (self.folder / "log.txt").read_text()
+        raise SystemExit(f"error: the cluster did not start\n{log}")
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        if self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-m", "cometmq", "up", "-o", "json"]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
