@@ -2,8 +2,7 @@
 
 Theory of operation. A read is decoded as a whole, handled by the routes as one batch, and all its
 answers are written with one call. Answers that come later (from a coroutine, from a timer) are
-collected until the loop's next turn and then written together, too. The reads of a server's
-connections are handled together (``turn``).
+collected until the loop's next turn and then written together, too.
 """
 
 import asyncio
@@ -49,9 +48,8 @@ class Channel(Link):
         on_opened: "Callable[[Channel], None] | None" = None,
         on_closed: "Callable[[Channel], None] | None" = None,
     ) -> None:
-        super().__init__(settings, door=door, budget=budget)
+        super().__init__(settings, door=door, budget=budget, turn=turn)
         self._routes = routes
-        self._turn = turn
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._connection: Connection[Waiter] = Connection(frame_bytes_max=settings.frame_bytes_max)
@@ -178,19 +176,6 @@ class Channel(Link):
         """Requests of the peer in work."""
         return frozenset(self._handlers)
 
-    def close(self, reason: str = "closed by us") -> None:
-        """Handle what was read, write what is waiting, then end the connection.
-
-        Called by a handler, it leaves what was read besides unanswered.
-        """
-        self._finish_turn()
-        super().close(reason)
-
-    def check(self, now: float) -> None:
-        """As every link does; what was read counts, even if it was not handled yet."""
-        self._finish_turn()
-        super().check(now)
-
     def stop_serving(self) -> None:
         """From here on requests are not carried out; what is in work may finish."""
         self._finish_turn()
@@ -202,20 +187,6 @@ class Channel(Link):
         super().connection_made(transport)
         if self._on_opened is not None:
             self._on_opened(self)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._finish_turn()
-        if self._turn is not None:
-            self._turn.forget(self)
-        super().connection_lost(error)
-
-    def _finish_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.finish()
-
-    def _take(self, data: bytes) -> None:
-        if self._turn is None or not self._turn.add(self, data):
-            self.handle(data)
 
     def handle(self, data: bytes) -> None:
         """Carry out what the peer asks for in a read, and take its answers."""
@@ -236,7 +207,10 @@ class Channel(Link):
             try:
                 self._routes.dispatch(self, requests)
             finally:
-                if self._turn is None or not self._turn.hold(self, outbox):
+                turn = self._turn
+                if turn is not None and turn.is_handling:
+                    turn.hold(self, outbox)
+                else:
                     outbox.is_held = False
                     outbox.flush()
 

@@ -6,7 +6,8 @@ peer that cannot get rid of its answers would not take our requests either, and 
 (``flowing``). If the peer goes on not reading, for too long or with too much unsent, it is dropped.
 Other connections notice neither.
 
-What the bytes mean is the business of the class above (``channel``).
+The reads of a server's connections are handled together (``turn``). What the bytes mean is the
+business of the class above (``channel``).
 """
 
 import abc
@@ -21,6 +22,7 @@ from cometmq.remoting.budget import PartialFrames
 from cometmq.remoting.config import ChannelSettings
 from cometmq.remoting.outbox import Outbox
 from cometmq.remoting.tls import TlsDoor, TlsRefused, TlsStream
+from cometmq.remoting.turn import Turn
 from cometmq.remoting.watch import Watch
 
 _log = logs.get_logger("cometmq.remoting")
@@ -32,7 +34,7 @@ _WRITE_BUFFER_BYTES_HIGH = 1024 * 1024
 
 
 class Link(asyncio.Protocol, abc.ABC):
-    """The transport's protocol; subclasses get plain text in ``_take`` and the end in ``_lost``.
+    """The transport's protocol; subclasses get plain text in ``handle`` and the end in ``_lost``.
 
     A listening side has a ``door`` that tells TLS from plain peers; a dialling side calls
     ``start_tls``.
@@ -44,10 +46,12 @@ class Link(asyncio.Protocol, abc.ABC):
         *,
         door: TlsDoor | None = None,
         budget: PartialFrames | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self._settings = settings
         self._door = door
         self._budget = budget
+        self._turn = turn
         self._loop = asyncio.get_running_loop()
         self._watch = Watch(settings, self._loop.time())
         self._check = Alarm(self._loop)
@@ -104,7 +108,11 @@ class Link(asyncio.Protocol, abc.ABC):
         return self._tls.peer_certificate() if self._tls is not None and self.is_open else None
 
     def close(self, reason: str = "closed by us") -> None:
-        """Write what is waiting, then end the connection."""
+        """Handle what was read, write what is waiting, then end the connection.
+
+        Called by a handler, it leaves what was read besides unanswered.
+        """
+        self._finish_turn()
         self._close_reason = self._close_reason or reason
         if self._transport is not None and not self._transport.is_closing():
             self._outbox.flush()
@@ -121,7 +129,11 @@ class Link(asyncio.Protocol, abc.ABC):
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """End the connection if the peer has used up its time; called now and then by itself."""
+        """End the connection if the peer has used up its time; called now and then by itself.
+
+        What was read counts, even if it was not handled yet.
+        """
+        self._finish_turn()
         if self._transport is None:
             return
         if self._closing_since is not None:
@@ -144,7 +156,7 @@ class Link(asyncio.Protocol, abc.ABC):
     # --- what subclasses do
 
     @abc.abstractmethod
-    def _take(self, data: bytes) -> None:
+    def handle(self, data: bytes) -> None:
         """Plain text has come."""
 
     @abc.abstractmethod
@@ -152,7 +164,7 @@ class Link(asyncio.Protocol, abc.ABC):
         """The connection has ended, for ``_close_reason``."""
 
     def _note_read(self, held_bytes: int, *, is_progress: bool) -> None:
-        """``_take`` is done: what is kept of an incomplete frame, and was any completed?"""
+        """``handle`` is done: what is kept of an incomplete frame, and was any completed?"""
         is_partial = held_bytes > 0 or not self._is_usable
         self._watch.note_read(self._loop.time(), is_partial=is_partial, is_progress=is_progress)
         if held_bytes != self._held_bytes and self._budget is not None:
@@ -196,13 +208,17 @@ class Link(asyncio.Protocol, abc.ABC):
             except RemoteProtocolError as error:
                 self._refuse(error)
                 return
-        self._take(data)
+        if self._turn is None or not self._turn.add(self, data):
+            self.handle(data)
 
     def eof_received(self) -> bool:
         self.close("closed by the peer")
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._finish_turn()
+        if self._turn is not None:
+            self._turn.forget(self)
         self._close_reason = self._close_reason or (str(error) if error else "closed by the peer")
         self._transport = None
         self._is_usable = False
@@ -233,6 +249,10 @@ class Link(asyncio.Protocol, abc.ABC):
             transport.resume_reading()
 
     # --- the inside
+
+    def _finish_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.finish()
 
     def _meet(self, data: bytes) -> bytes:
         """The first read of a listening side shows what the peer speaks."""

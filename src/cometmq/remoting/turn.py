@@ -37,7 +37,7 @@ class Turn:
         self._reads: list[tuple[Reader, bytes]] = []
         self._read_bytes = 0
         self._last: Reader | None = None  # who has read last
-        self._is_handling = False
+        self.is_handling = False
         # Answers that wait until all reads are handled, and of whom.
         self._held: list[tuple[Reader, Outbox]] = []
         self._held_bytes = 0
@@ -55,25 +55,22 @@ class Turn:
             self.finish()
         return True
 
-    def hold(self, reader: Reader, outbox: Outbox) -> bool:
-        """Write its answers when all reads are handled; False when none are, so write them now."""
-        if not self._is_handling:
-            return False
+    def hold(self, reader: Reader, outbox: Outbox) -> None:
+        """While reads are handled: write its answers when all of them are."""
         self._held.append((reader, outbox))
         self._held_bytes += outbox.gathered_bytes
         if self._held_bytes > ANSWER_BYTES_MAX:
             self._write()
-        return True
 
     def finish(self) -> None:
         """Handle what was gathered; whoever ends or judges a connection wants that first.
 
         Without effect while it is done already.
         """
-        if self._is_handling:
+        if self.is_handling:
             return
         reads, self._reads, self._read_bytes = self._reads, [], 0
-        self._is_handling = True
+        self.is_handling = True
         try:
             for reader, data in reads:
                 try:
@@ -82,7 +79,7 @@ class Turn:
                     _log.exception("a read could not be handled")
                     reader.drop("its last read could not be handled")
         finally:
-            self._is_handling = False
+            self.is_handling = False
             self._write()
 
     def forget(self, reader: Reader) -> None:

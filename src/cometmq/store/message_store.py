@@ -323,7 +323,8 @@ class MessageStore:
         self, tail: core.PullTail, commands: Sequence[Command], begin: int, frames: list[bytes]
     ) -> int:
         """Answer pulls from ``commands[begin]`` on, as ``PullTail.take`` does; where it ended."""
-        log_end, warm_begin = self.watermarks.committed, self._reader.warm_begin
+        log_end = self.watermarks.committed
+        warm_begin = log_end - self._reader.warm_bytes
         return tail.take(commands, begin, PullMessage, warm_begin, log_end, frames)
 
     def record_at(self, physical_offset: int) -> memoryview | None:

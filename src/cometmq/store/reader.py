@@ -31,12 +31,7 @@ class Reader:
         self._log = log
         self._marks = marks
         # How much of the log's end is taken to be in memory.
-        self._warm_bytes = memory_bytes() * settings.memory_percent // 100
-
-    @property
-    def warm_begin(self) -> int:
-        """Records from this log position on are taken to be in memory."""
-        return self._marks.committed - self._warm_bytes
+        self.warm_bytes = memory_bytes() * settings.memory_percent // 100
 
     def get(
         self,
@@ -87,7 +82,7 @@ class Reader:
             stop,
             tags,
             log.files.begin,
-            log_end - self._warm_bytes,
+            log_end - self.warm_bytes,
             log_end,
             limits.count,
             limits.bytes_max,
@@ -108,7 +103,7 @@ class Reader:
         self, result: GetResult, offset: int, hits: Hits, limits: GetLimits, accept: Accept
     ) -> None:
         """Let ``accept`` look at each record that matches."""
-        warm_begin = self._marks.committed - self._warm_bytes
+        warm_begin = self._marks.committed - self.warm_bytes
         for number, physical_offset, size in hits:
             if size == INT32_MAX:
                 continue

@@ -68,7 +68,9 @@ class Reader:
             raise ValueError("a bug")
         self._outbox.is_held = True
         self._outbox.put(self._answer)
-        if not self._turn.hold(self, self._outbox):
+        if self._turn.is_handling:
+            self._turn.hold(self, self._outbox)
+        else:
             self._outbox.is_held = False
             self._outbox.flush()
 
