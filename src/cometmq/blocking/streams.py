@@ -20,6 +20,7 @@ class Stream(Iterator[T], Generic[T]):
         self.owner = owner
         self._threads = threads
         self._source = source
+        self._unseen: list[T] = []  # what came for a caller that may not have got it
         self.used_by = 0  # the thread that asked last
         self._asking = threading.Lock()  # held while somebody waits for the next thing
         threads.streams.add(self)
@@ -34,7 +35,9 @@ class Stream(Iterator[T], Generic[T]):
             raise InvalidArgument("iterator", fact, "let each thread call iter() for its own")
         try:
             self.used_by = threading.get_ident()
-            return self._threads.call(_next(self._source), None)
+            found = self._threads.call(self._next(), None)
+            self._unseen.clear()
+            return found
         except StopAsyncIteration:
             raise StopIteration from None
         finally:
@@ -42,10 +45,13 @@ class Stream(Iterator[T], Generic[T]):
 
     def close(self) -> None:
         """Ask no more; may be called again."""
+        self._unseen.clear()
         close = getattr(self._source, "aclose", None)
         if close is not None and self._threads.loop.is_running:
             self._threads.call(close())
 
-
-async def _next(source: AsyncIterator[T]) -> T:
-    return await anext(source)
+    async def _next(self) -> T:
+        """On the loop: the next thing, or the one for which nobody was there any more (Ctrl-C)."""
+        if not self._unseen:
+            self._unseen.append(await anext(self._source))
+        return self._unseen[0]

@@ -3,7 +3,6 @@
 Hooks always run on the loop's thread, also when the handler runs on another.
 """
 
-import asyncio
 import contextvars
 import functools
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +11,15 @@ from typing import Any, Literal
 from cometmq import logs
 from cometmq.client.core.message import DecisionKind, Message
 from cometmq.client.core.message_batch import Batch
-from cometmq.client.handler_runner import Done, Left, Runner, TaskRunner, ThreadRunner, is_async
+from cometmq.client.handler_runner import (
+    ENDING,
+    Done,
+    Runner,
+    TaskRunner,
+    ThreadEnded,
+    ThreadRunner,
+    is_async,
+)
 from cometmq.client.hooks import ConsumeContext, ConsumeHook, Outcome
 from cometmq.clock import Clock
 
@@ -124,10 +131,8 @@ class _HookedThreads(TaskRunner[Any]):
         async def on_thread(item: Any) -> None:
             # What hooks have set, such as the current span, counts on the thread, too.
             error = await self._pool.call((contextvars.copy_context(), item))
-            if error is not None and not isinstance(error, Exception | asyncio.CancelledError):
-                # To end a thread is fine; raised on the loop it would end everything.
-                _log.error("a handler ended its thread with %r, its message is left", error)
-                raise Left from error
+            if isinstance(error, ENDING):
+                raise ThreadEnded(repr(error)) from error
             if error is not None:
                 raise error
 

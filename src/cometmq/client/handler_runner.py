@@ -35,8 +35,16 @@ SLICE_SECONDS: Final = 0.005
 """How long handlers that never wait may keep the loop from everything else."""
 
 
+ENDING: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What ends the program, or the task itself; anything else that a handler raises is its outcome."""
+
+
 class Left(BaseException):
     """Nobody has said that a message is done: it stays for whoever has the queue next."""
+
+
+class ThreadEnded(BaseException):
+    """A user's function wanted to end its thread; what it raised would end the loop as well."""
 
 
 class Runner(Protocol[C]):
@@ -73,6 +81,18 @@ class Runner(Protocol[C]):
     async def stop(self) -> None:
         """End all; handlers that still run are cancelled where that is possible."""
         ...
+
+
+def is_outcome(error: BaseException) -> bool:
+    """Whether what a user's function raised is its own business, asked where it was caught.
+
+    It is not when this task was cancelled, or when everything is to end. But something that the
+    function waited for may have been cancelled, which is its failure like any other.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+    return not isinstance(error, ENDING)
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
@@ -220,6 +240,10 @@ class TaskRunner(Generic[C]):
                     on_done(context, item, raised, monotonic() - began)
                     raise
                 error = raised
+            except ENDING:
+                raise
+            except BaseException as raised:  # such as the panic of a native library
+                error = raised
             finally:
                 slots[number] = None
             ended = monotonic()
@@ -270,7 +294,7 @@ class ThreadRunner(Generic[C]):
         if self._is_closing:
             return Left()
         future: asyncio.Future[BaseException | None] = self._loop.create_future()
-        self._ready.append((future, item))
+        self._ready.appendleft((future, item))
         if not self._is_waking:
             self._wake()
         return await future
@@ -403,11 +427,8 @@ def _discard(ready: deque[tuple[Any, Any]], context: Any) -> None:
 async def _awaited(handler: Callable[[Any], Awaitable[object]], item: Any) -> BaseException | None:
     try:
         await handler(item)
-    except (Exception, Left) as error:
-        return error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+    except BaseException as error:
+        if not is_outcome(error):
             raise
         return error
     return None

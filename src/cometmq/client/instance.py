@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cometmq import logs
 from cometmq.client import answering
 from cometmq.client.background import Repeater
+from cometmq.client.core.advice import advice
 from cometmq.client.core.settings import ClientSettings
 from cometmq.client.members import ConsumerMember, ProducerMember
 from cometmq.client.replies import Replies
@@ -321,4 +322,4 @@ class Instance:
 def refusal(address: str, code: RequestCode, answer: Command) -> Refused:
     """The error that an answer stands for."""
     remark = (answer.remark or "").strip() or "no remark"
-    return Refused(address, code.name, answer.code, remark)
+    return Refused(address, code.name, answer.code, remark, advice(answer.code))

@@ -84,9 +84,9 @@ class LiteConsumer(ClosedOnExit, Generic[T]):
         done: ``commit`` before, if it is.
         """
         self._life.require_own_loop()
-        self._shared.drop(self)
-        if self._starting is not None:  # what has begun to start can be stopped when it has
-            await asyncio.wait((self._starting,))
+        starting = self._starting
+        if starting is not None and not starting.done():  # it can be stopped when it has started
+            await asyncio.wait((starting,))
         async with self._closing:
             await self._stop()
 
@@ -296,17 +296,19 @@ class LiteConsumer(ClosedOnExit, Generic[T]):
             )
             await self._reading.start(self._subscriptions.values(), self._assigned)
         except BaseException:
-            self._shared.drop(self)
             await self._stop()
             raise
 
     async def _stop(self) -> None:
-        if self._life.end():
-            try:
-                if self._reading is not None:
-                    await self._reading.stop()
-            finally:
-                self._life.ended()
+        try:
+            if self._life.end():
+                try:
+                    if self._reading is not None:
+                        await self._reading.stop()
+                finally:
+                    self._life.ended()
+        finally:  # not before: who closes the client meanwhile waits for it
+            self._shared.drop(self)
 
     def _require_not_closed(self) -> None:
         if self._life.state is not State.NEW:

@@ -96,15 +96,14 @@ class LiteReading(Generic[T]):
         """Read no more, save offsets, leave the group."""
         self._is_ended = True
         self.line.end()
-        await self.member.membership.stop()  # before anything else: it may be adding a queue
-        if self._settings.is_auto_commit:
-            self.commit_done()
-        tasks = [lite.task for lite in self._queues.values() if lite.task is not None]
-        for lite in self._queues.values():
-            self.line.drop(lite)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._background.stop()
-        await self.member.stop()
+        try:
+            await self.member.membership.stop()  # before anything else: it may be adding a queue
+        finally:
+            # Also when somebody does not want to wait any longer: nothing of it may be left over.
+            try:
+                await self._end_queues()
+            finally:
+                await self.member.stop()
 
     # --- what is read
 
@@ -234,6 +233,15 @@ class LiteReading(Generic[T]):
         self._on_change(topic, known, mine)
 
     # --- the inside
+
+    async def _end_queues(self) -> None:
+        if self._settings.is_auto_commit:
+            self.commit_done()
+        tasks = [lite.task for lite in self._queues.values() if lite.task is not None]
+        for lite in self._queues.values():
+            self.line.drop(lite)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._background.stop()
 
     async def _begin(self, queue: MessageQueue) -> int:
         return await start_offset(self.member.instance, queue, self._rule, self.stored)

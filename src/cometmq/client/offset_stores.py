@@ -28,6 +28,8 @@ _log = logs.get_logger("cometmq.client")
 NOTHING_STORED = -1
 FAILED = -2
 OFFSET_TIMEOUT_MS = 5_000
+LAST_SAVE_MS_MIN = 1_000
+"""What the last save gets, however short the time of closing is."""
 
 ReadSource = Literal["memory", "store", "memory_first"]
 
@@ -92,6 +94,18 @@ def offset_store(
         return RemoteOffsets(instance, group)
     root = default_folder() if folder is None else Path(folder)
     return FileOffsets(OffsetFile(root, instance.client_id, group))
+
+
+async def persist_last(
+    store: OffsetStore, queues: Iterable[MessageQueue], *, group: str, limit_ms: int
+) -> None:
+    """Write offsets at the end, within the time that closing may take; failures are logged."""
+    limit = max(limit_ms, LAST_SAVE_MS_MIN) / 1000
+    try:
+        async with asyncio.timeout(limit):
+            await store.persist(queues, is_synchronous=True)
+    except TimeoutError:
+        _log.warning("group=%s offsets not saved within %.1f s", group, limit)
 
 
 class _InMemory(abc.ABC):

@@ -300,7 +300,7 @@ class OrderlyHandling(Generic[T]):
             return
         now_ms = self._clock.now_ms()
         life_ms = self._settings.lock_life_ms * _FOREIGN_LIVES
-        was_foreign = now_ms - owned.cached.last_lock_ms > life_ms
+        was_foreign = owned.cached.is_lock_older_than(life_ms, now_ms)
         if is_ours and not was_foreign:
             owned.cached.lock(now_ms)
             return

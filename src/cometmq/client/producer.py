@@ -11,6 +11,7 @@ import msgspec
 from cometmq import logs
 from cometmq.client.batching import Batching, Item
 from cometmq.client.core import checks, names, outgoing
+from cometmq.client.core.advice import NO_ADDRESS
 from cometmq.client.core.message import Message, Source
 from cometmq.client.core.outgoing import COMPRESSIONS, Outgoing, Writer
 from cometmq.client.core.queue_selection import Selector
@@ -106,6 +107,7 @@ class Producer(ClosedOnExit):
         # Nobody looks at sends, and they are not collected: the short way.
         self._is_plain = not (self._watched.is_watching or settings.is_batching)
         self._life = Life("this producer")
+        self._closed = asyncio.Event()
         self._begin()
 
     def _begin(self) -> None:
@@ -126,15 +128,26 @@ class Producer(ClosedOnExit):
         client's connections.
         """
         if not self._life.end_here():
+            if self._life.is_closing_here:
+                await self._closed.wait()
             return
         try:
             await self._land(self._drain_timeout_ms)
+        finally:
+            # Also when somebody does not want to wait any longer: nothing of it may be left over.
+            try:
+                await self._leave()
+            finally:
+                self._life.ended()
+                self._shared.drop(self)
+                self._closed.set()
+
+    async def _leave(self) -> None:
+        try:
             if self._probing is not None:
                 await self._probing.stop()
-            await self._instance.remove_producer(self)
         finally:
-            self._life.ended()
-            self._shared.drop(self)
+            await self._instance.remove_producer(self)
 
     async def _land(self, timeout_ms: int) -> None:
         """Let everything under way finish, what is held included."""
@@ -489,7 +502,7 @@ class Producer(ClosedOnExit):
             address = table.master(name)
             if address is not None:
                 return self._instance.vip(address)
-        raise Unreachable(broker, f"no route of topic '{topic}' names its master")
+        raise Unreachable(broker, f"no route of topic '{topic}' names its master", NO_ADDRESS)
 
 
 def _writer(settings: ProducerSettings, namespace: str) -> Writer:

@@ -100,9 +100,9 @@ class PullConsumer(ClosedOnExit, Generic[T]):
     async def close(self) -> None:
         """Let scheduled calls end, save offsets, leave the group; may be called again."""
         self._life.require_own_loop()
-        self._shared.drop(self)
-        if self._starting is not None:  # what has begun to start can be stopped when it has
-            await asyncio.wait((self._starting,))
+        starting = self._starting
+        if starting is not None and not starting.done():  # it can be stopped when it has started
+            await asyncio.wait((starting,))
         if self._scheduled.owns_this_task and self._closing.locked():
             return  # whoever closes it waits for this call
         async with self._closing:
@@ -302,20 +302,28 @@ class PullConsumer(ClosedOnExit, Generic[T]):
             )
             await self._queues.start(member)
         except BaseException:
-            self._shared.drop(self)
             await self._stop()
             raise
 
     async def _stop(self) -> None:
-        if self._life.end():
-            try:
-                if self._member is not None:  # first, because it may be adding a queue
-                    await self._member.membership.stop()
-                await self._scheduled.stop(self._shared.settings.drain_timeout_ms)
-                if self._member is not None:
-                    await self._member.stop()
-            finally:
-                self._life.ended()
+        try:
+            if self._life.end():
+                try:
+                    await self._leave()
+                finally:
+                    self._life.ended()
+        finally:  # not before: who closes the client meanwhile waits for it
+            self._shared.drop(self)
+
+    async def _leave(self) -> None:
+        try:
+            if self._member is not None:  # first, because it may be adding a queue
+                await self._member.membership.stop()
+            await self._scheduled.stop(self._shared.settings.drain_timeout_ms)
+        finally:
+            # Also when somebody does not want to wait any longer: nothing of it may be left over.
+            if self._member is not None:
+                await self._member.stop()
 
 
 class _Queues:

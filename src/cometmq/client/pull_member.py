@@ -18,7 +18,7 @@ from cometmq.client.core.settings import LiteSettings, PullSettings
 from cometmq.client.hooks import ConsumeContext, ConsumeHook, FilterHook
 from cometmq.client.instance import Instance
 from cometmq.client.membership import Membership, QueueOwner
-from cometmq.client.offset_stores import OffsetStore, offset_store
+from cometmq.client.offset_stores import OffsetStore, offset_store, persist_last
 from cometmq.client.shared import Shared
 from cometmq.client.subscription_check import check_subscription
 from cometmq.codec.bodies.clients import (
@@ -113,15 +113,13 @@ class PullMember:
 
     async def stop(self) -> None:
         """Save offsets and leave the group, within the time that closing may take."""
-        await self._background.stop()
-        await self.membership.stop()
-        limit = self.shared.settings.drain_timeout_ms / 1000
         try:
-            async with asyncio.timeout(limit):
-                await self.store.persist(self._owner.owned(), is_synchronous=True)
-        except TimeoutError:
-            _log.warning("group=%s offsets not saved within %.1f s", self.group, limit)
+            await self._background.stop()
+            await self.membership.stop()
+            limit_ms, queues = self.shared.settings.drain_timeout_ms, self._owner.owned()
+            await persist_last(self.store, queues, group=self.group, limit_ms=limit_ms)
         finally:
+            # Also when somebody does not want to wait any longer: the group must not count on us.
             try:
                 await self.instance.remove_consumer(self)
             finally:

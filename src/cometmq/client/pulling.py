@@ -5,6 +5,7 @@ import enum
 import msgspec
 
 from cometmq.client.class_filters import ClassFilters
+from cometmq.client.core.advice import NO_ADDRESS
 from cometmq.client.instance import Instance
 from cometmq.codec import core
 from cometmq.codec.codes import V5_0_0, RequestCode, ResponseCode
@@ -22,6 +23,9 @@ _ACCEPTED = (
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
+
+
+_LITE, _UNKNOWN_CODE = RequestCode.LITE_PULL_MESSAGE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 class PullFlag(enum.IntFlag):
@@ -74,6 +78,7 @@ class Puller:
         self._group = group
         self._class_filters = class_filters
         self._suggested: dict[MessageQueue, int] = {}  # broker ids, where it is not the master
+        self._without_lite: set[str] = set()  # addresses that have refused lite pulls
 
     def forget(self, queue: MessageQueue) -> None:
         """Begin with the master again."""
@@ -119,15 +124,23 @@ class Puller:
             bytes_max,
         )
         code = self._code(flags, address)
+        accept = (*_ACCEPTED, _UNKNOWN_CODE) if code is _LITE else _ACCEPTED
         answer = await self._instance.ask(
-            address, code, header, timeout_ms=timeout_ms, accept=_ACCEPTED
+            address, code, header, timeout_ms=timeout_ms, accept=accept
         )
+        if answer.code == _UNKNOWN_CODE:
+            self._without_lite.add(address)
+            code = RequestCode.PULL_MESSAGE
+            answer = await self._instance.ask(
+                address, code, header, timeout_ms=timeout_ms, accept=_ACCEPTED
+            )
         return self._understood(queue, answer)
 
     def _code(self, flags: PullFlag, address: str) -> RequestCode:
-        version = self._instance.version_of(address)
-        if flags & PullFlag.LITE and version is not None and version >= V5_0_0:
-            return RequestCode.LITE_PULL_MESSAGE
+        if flags & PullFlag.LITE and address not in self._without_lite:
+            version = self._instance.version_of(address)
+            if version is not None and version >= V5_0_0:
+                return _LITE
         return RequestCode.PULL_MESSAGE
 
     async def _reader(self, queue: MessageQueue, timeout_ms: int) -> tuple[int, str]:
@@ -138,7 +151,8 @@ class Puller:
             await self._instance.routes.refresh(queue.topic, timeout_ms=timeout_ms)
             found = table.reader(queue.broker_name, suggested)
         if found is None:
-            raise Unreachable(queue.broker_name, f"no route of '{queue.topic}' has this broker")
+            problem = f"no route of '{queue.topic}' has this broker"
+            raise Unreachable(queue.broker_name, problem, NO_ADDRESS)
         return found
 
     def _understood(self, queue: MessageQueue, answer: Command) -> Pulled:

@@ -20,7 +20,7 @@ from cometmq.client.failure_log import FailureLog
 from cometmq.client.hooks import ConsumeHook, FilterHook
 from cometmq.client.iteration import Handout
 from cometmq.client.membership import Membership
-from cometmq.client.offset_stores import OffsetStore, offset_store
+from cometmq.client.offset_stores import OffsetStore, offset_store, persist_last
 from cometmq.client.orderly_handling import OrderlyHandling
 from cometmq.client.pulling import Puller
 from cometmq.client.push_queues import PushQueues
@@ -199,7 +199,8 @@ class PushMember(Generic[T]):
     async def _leave(self) -> None:
         try:
             await self._background.stop()
-            await self._store.persist(self.queues.persistable(), is_synchronous=True)
+            limit_ms, queues = self.instance.settings.drain_timeout_ms, self.queues.persistable()
+            await persist_last(self._store, queues, group=self.group, limit_ms=limit_ms)
         finally:
             self.queues.drop_all()
             try:

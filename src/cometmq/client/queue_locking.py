@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from cometmq import logs
 from cometmq.client.instance import Instance
-from cometmq.client.queue_offsets import master_of
+from cometmq.client.queue_offsets import master_of, plain_master_of
 from cometmq.codec import bodies
 from cometmq.codec.bodies.queues import LockBatchAnswer, LockBatchBody
 from cometmq.codec.codes import RequestCode
@@ -63,10 +63,11 @@ class QueueLocking:
     async def _unlock(self, queues: list[MessageQueue], is_synchronous: bool) -> None:
         code, body = RequestCode.UNLOCK_BATCH_MQ, self._body(queues)
         try:
-            address = await master_of(self._instance, queues[0])
             if is_synchronous:
+                address = await master_of(self._instance, queues[0])
                 await self._instance.ask(address, code, None, body, timeout_ms=LOCK_TIMEOUT_MS)
-            else:
+            else:  # never to the VIP port, as in Java
+                address = await plain_master_of(self._instance, queues[0])
                 await self._instance.tell(address, code, None, body)
         except CometError as error:
             _log.warning("group=%s %d queues not unlocked: %s", self._group, len(queues), error)

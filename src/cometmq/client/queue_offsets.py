@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from cometmq.client.core.advice import NO_ADDRESS
 from cometmq.client.core.positions import Ask, Question, StartRule
 from cometmq.client.instance import Instance
 from cometmq.codec import core
@@ -21,6 +22,14 @@ QUESTION_TIMEOUT_MS = 6_000
 
 
 async def master_of(instance: Instance, queue: MessageQueue) -> str:
+    """Where to ask a queue's master: its address, or its VIP port if the client uses that.
+
+    Raises as ``plain_master_of``.
+    """
+    return instance.vip(await plain_master_of(instance, queue))
+
+
+async def plain_master_of(instance: Instance, queue: MessageQueue) -> str:
     """The address of a queue's master; the route is asked for once if it is not known.
 
     Raises Unreachable: an unknown address is an error before anybody is asked.
@@ -31,8 +40,9 @@ async def master_of(instance: Instance, queue: MessageQueue) -> str:
         await instance.routes.refresh(queue.topic)
         address = table.master(queue.broker_name)
     if address is None:
-        raise Unreachable(queue.broker_name, f"no route of '{queue.topic}' has its master")
-    return instance.vip(address)
+        problem = f"no route of '{queue.topic}' has its master"
+        raise Unreachable(queue.broker_name, problem, NO_ADDRESS)
+    return address
 
 
 async def keeper_of(instance: Instance, queue: MessageQueue) -> str:

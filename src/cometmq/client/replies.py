@@ -41,5 +41,5 @@ class Replies:
         """Nobody will reply any more."""
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(NotRunning("this client", "is closed"))
+                future.set_exception(NotRunning("this client", "is closed", "make a new one"))
         self._waiting.clear()

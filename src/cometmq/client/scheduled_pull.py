@@ -7,6 +7,7 @@ from typing import TypeAlias
 from cometmq import logs
 from cometmq.client.core.names import unwrap_queue
 from cometmq.client.core.settings import PullSettings
+from cometmq.client.handler_runner import is_outcome
 from cometmq.model.offsets import MessageQueue
 
 _log = logs.get_logger("cometmq.client")
@@ -79,10 +80,13 @@ class ScheduledPull:
         tasks = [e.task for e in self._entries.values() if e.task is not None and e.task is not me]
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        try:
+            await asyncio.wait(tasks, timeout=timeout_ms / 1000)
+        finally:  # also when somebody does not want to wait any longer
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def _begin(self, queue: MessageQueue) -> _Entry:
         entry = self._entries[queue] = _Entry()
@@ -105,7 +109,9 @@ class ScheduledPull:
     async def _call(self, callback: PullCallback, queue: MessageQueue) -> int:
         try:
             pause_ms = await callback(unwrap_queue(self._namespace, queue))
-        except Exception:
+        except BaseException as error:
+            if not is_outcome(error):
+                raise
             _log.exception("queue=%s a scheduled pull failed, trying again", queue)
             return self._settings.schedule_failure_pause_ms
         return self._settings.schedule_pause_ms if pause_ms is None else max(0, pause_ms)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from cometmq.client.core import names
+from cometmq.client.core.advice import NO_ADDRESS
 from cometmq.client.core.latency import RULES, BrokerFaults
 from cometmq.client.core.outgoing import MessageKind, Outgoing, is_timed
 from cometmq.client.core.queue_selection import RoundRobin, Selector, by_key, by_selector
@@ -326,7 +327,7 @@ class Sending:
             address = self._table.master(queue.broker_name)
         if address is None:
             problem = f"no route of topic '{message.topic}' names its master"
-            raise Unreachable(queue.broker_name, problem)
+            raise Unreachable(queue.broker_name, problem, NO_ADDRESS)
         if is_timed(message):
             version = await self._instance.version(address, timeout_ms=timeout_ms)
             if version < V5_0_0:

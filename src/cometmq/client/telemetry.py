@@ -192,13 +192,16 @@ class OpenTelemetry:
         return self._propagator.extract(carrier, context=self._context.Context())
 
     def enter(self, span: Any) -> Any:
-        return span, self._context.attach(self._trace.set_span_in_context(span))
+        before = self._context.get_current()
+        self._context.attach(self._trace.set_span_in_context(span))
+        return span, before
 
     def leave(self, token: Any) -> None:
-        span, attached = token
-        # A message that was iterated over may end in another task, where its span never was.
+        span, before = token
+        # A message that was iterated over may end in another task, where its span never was, or
+        # where only a copy of it is: ``detach`` would log an error there.
         if self._trace.get_current_span() is span:
-            self._context.detach(attached)
+            self._context.attach(before)
 
 
 def _destination(name: str, kind: str, topic: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from cometmq.client.core.results import LocalState, SendResult, TransactionResul
 from cometmq.client.core.settings import ProducerSettings
 from cometmq.client.core.value_codecs import BYTES, ValueCodec, codec_for
 from cometmq.client.flights import Flights
-from cometmq.client.handler_runner import is_async
+from cometmq.client.handler_runner import ENDING, ThreadEnded, is_async, is_outcome
 from cometmq.client.hooks import SendGuard, SendHook, TransactionContext, TransactionHook
 from cometmq.client.life import ClosedOnExit, Life
 from cometmq.client.producer import Producer, SendOptions, checked_timeout
@@ -98,6 +98,7 @@ class TransactionProducer(ClosedOnExit):
         self._is_overrun = False  # which is said once
         self._background = Background()
         self._life = Life("this producer")
+        self._closed = asyncio.Event()
         self._life.begin()
         shared.add(self)
         self._background.spawn(f"checks of {self.group}", self._answer_checks())
@@ -114,18 +115,36 @@ class TransactionProducer(ClosedOnExit):
         it asks another producer of the group.
         """
         if not self._life.end_here():
+            if self._life.is_closing_here:
+                await self._closed.wait()
             return
-        limit_ms = self._shared.settings.drain_timeout_ms
         try:
-            if not await self._running.landed(limit_ms):
+            await self._land()
+        finally:
+            # Also when somebody does not want to wait any longer: nothing of it may be left over.
+            try:
+                await self._leave()
+            finally:
+                self._life.ended()
+                self._shared.drop(self)
+                self._closed.set()
+
+    async def _land(self) -> None:
+        """Let transactions under way end, for some time."""
+        has_landed = False
+        try:
+            has_landed = await self._running.landed(self._shared.settings.drain_timeout_ms)
+        finally:
+            if not has_landed:
                 count = self._running.count
                 _log.warning("group=%s closed with %d transactions under way", self.group, count)
                 self._halves.hurry()
+
+    async def _leave(self) -> None:
+        try:
             await self._background.stop()
-            await self._halves.close()
         finally:
-            self._life.ended()
-            self._shared.drop(self)
+            await self._halves.close()
 
     async def send(
         self,
@@ -188,7 +207,9 @@ class TransactionProducer(ClosedOnExit):
     async def _outcome(self, function: Function, argument: Any, name: str) -> LocalState:
         try:
             state = await _called(function, argument)
-        except Exception:
+        except BaseException as error:
+            if not is_outcome(error):
+                raise
             _log.exception("group=%s message=%s transaction failed, unknown", self.group, name)
             return LocalState.UNKNOWN
         if isinstance(state, LocalState):
@@ -365,8 +386,15 @@ async def _called(function: Function, argument: Any) -> Any:
     """What a function says; a plain one runs on a thread."""
     if is_async(function):
         return await function(argument)
-    result = await asyncio.to_thread(function, argument)
+    result = await asyncio.to_thread(_on_thread, function, argument)
     return await result if inspect.isawaitable(result) else result
+
+
+def _on_thread(function: Function, argument: Any) -> Any:
+    try:
+        return function(argument)
+    except ENDING as error:
+        raise ThreadEnded(repr(error)) from error
 
 
 def _is_send_hook(hook: SendHook | TransactionHook) -> TypeGuard[SendHook]:

@@ -3,10 +3,11 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from typing import Any
 
 import pytest
 
-from cometmq.blocking.loop_thread import LoopThread
+from cometmq.blocking.loop_thread import Call, LoopThread
 from cometmq.blocking.member import Member, Threads
 from cometmq.blocking.streams import Stream
 from cometmq.client.life import Life, State
@@ -143,3 +144,35 @@ def test_a_stream_of_a_closed_client_says_so(threads: Threads) -> None:
     with pytest.raises(NotRunning):
         next(stream)
     stream.close()
+
+
+class Interrupted(LoopThread):
+    """Whose next call is interrupted when its result is there and its caller does not have it."""
+
+    is_next = False
+
+    def wait(self, call: Call[Any], bound_ms: int | None = None) -> Any:
+        result = super().wait(call, bound_ms)
+        if self.is_next:
+            self.is_next = False
+            raise KeyboardInterrupt
+        return result
+
+
+def test_what_came_for_a_caller_that_was_interrupted_is_not_lost() -> None:
+    """A consumer would take it for handled when the next one is asked for."""
+    life = Life("this client")
+    life.state = State.RUNNING
+    loop = Interrupted(life)
+    threads = Threads(loop, drain_timeout_ms=100)
+    loop.start()
+    stream = Stream(None, threads, Numbers(3).count())
+    next(stream)
+
+    loop.is_next = True
+    with pytest.raises(KeyboardInterrupt):
+        next(stream)
+
+    assert [next(stream), next(stream)] == [1, 2]
+    loop.stop()
+    threads.finish()

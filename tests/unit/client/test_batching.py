@@ -325,9 +325,10 @@ async def test_a_sender_without_time_does_not_take_it_from_others() -> None:
             return None if b"hurried" in asked.body else cluster.stored(asked)
 
         cluster.a.on(BATCH, answer)
+        await producer.send("orders", b"x")  # from here on the way is known
 
         hurried, patient = await asyncio.gather(
-            producer.send("orders", b"hurried", timeout_ms=20),
+            producer.send("orders", b"hurried", timeout_ms=100),
             producer.send("orders", b"patient"),
             return_exceptions=True,
         )

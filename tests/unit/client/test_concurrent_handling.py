@@ -8,7 +8,7 @@ import pytest
 from cometmq.client.concurrent_handling import ConcurrentHandling
 from cometmq.client.consumer_setup import ConsumerSetup
 from cometmq.client.failure_log import FailureLog
-from cometmq.client.handler_runner import Left
+from cometmq.client.handler_runner import Left, ThreadEnded
 from cometmq.client.offset_stores import RemoteOffsets
 from cometmq.client.owned_queue import OwnedQueue
 from cometmq.testing import FakeClock
@@ -241,3 +241,13 @@ async def test_a_broadcast_message_that_an_iterator_has_left_goes_to_the_next() 
     bench.owned.drop()
     bench.runner.end(Left())
     assert bench.runner.submitted == []
+
+
+async def test_a_broadcast_message_whose_handler_ended_its_thread_is_not_handled_at_once() -> None:
+    """Or a handler that always does that would be called without a pause, for ever."""
+    bench = Bench(0, mode="broadcast")
+
+    bench.runner.end(ThreadEnded("SystemExit(3)"))
+
+    assert bench.runner.submitted == []
+    assert bench.committed == -1

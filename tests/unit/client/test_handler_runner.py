@@ -92,6 +92,35 @@ async def test_a_handler_that_is_cancelled_by_itself_does_not_end_its_task() -> 
     assert isinstance(ends.errors[0], asyncio.CancelledError)
 
 
+class Panic(BaseException):
+    """What some native libraries raise: no ``Exception``, and no wish to end the program."""
+
+
+async def test_whatever_a_handler_raises_its_task_goes_on() -> None:
+    ends = Ends()
+
+    async def handle(item: int) -> None:
+        if item < 3:
+            raise Panic(item)
+
+    runner: TaskRunner[str] = TaskRunner(handle, concurrency=2, on_done=ends, clock=SystemClock())
+    runner.submit("context", range(5))
+    await until(lambda: len(ends.items) == 5)
+    await runner.stop()
+
+    assert [type(error) for error in ends.errors].count(Panic) == 3
+
+
+async def test_whatever_a_handler_raises_its_call_returns_it() -> None:
+    async def handle(item: int) -> None:
+        raise Panic(item)
+
+    runner: TaskRunner[str] = TaskRunner(handle, concurrency=1, on_done=Ends(), clock=SystemClock())
+
+    assert isinstance(await runner.call(0), Panic)
+    await runner.stop()
+
+
 async def test_draining_waits_for_what_runs_and_begins_nothing() -> None:
     ends = Ends()
     go = asyncio.Event()
@@ -349,3 +378,27 @@ async def test_one_end_that_cannot_be_processed_does_not_hide_the_others() -> No
 
     await until(lambda: got == [2])
     await runner.stop()
+
+
+async def test_a_call_on_a_thread_does_not_wait_for_what_was_submitted_before() -> None:
+    """A tool asks for it, and waits for seconds only."""
+    order: list[str] = []
+    go = threading.Event()
+
+    def handle(item: str) -> None:
+        go.wait()
+        order.append(item)
+
+    runner: ThreadRunner[str] = ThreadRunner(
+        handle, concurrency=1, on_done=Ends(), clock=SystemClock()
+    )
+    runner.submit("context", ["running", "waiting", "waiting"])
+    await until(lambda: bool(runner.running()))
+    calling = asyncio.create_task(runner.call("called"))
+    await asyncio.sleep(0)
+    go.set()
+    await calling
+    await runner.drain(10)
+    await runner.stop()
+
+    assert order[:2] == ["running", "called"]

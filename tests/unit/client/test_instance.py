@@ -175,6 +175,15 @@ async def test_what_is_not_accepted_is_a_refusal_in_the_brokers_words() -> None:
         assert answer.code == 1
 
 
+async def test_a_refusal_says_what_to_do_next() -> None:
+    async with FakeCluster() as cluster, connected(cluster) as client:
+        code = RequestCode.GET_MAX_OFFSET
+        cluster.a.on(code, refused(ResponseCode.TOPIC_NOT_EXIST))
+
+        with pytest.raises(Refused, match="code 17: no; create the topic"):
+            await main_of(client).ask(cluster.a.address, code, GetMaxOffset("orders", 0))
+
+
 async def test_telling_needs_no_answer_and_is_signed() -> None:
     keys = {"access_key": "ak", "secret_key": "sk"}
     async with FakeCluster() as cluster, connected(cluster, **keys) as client:

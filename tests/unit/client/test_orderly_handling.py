@@ -167,6 +167,17 @@ async def test_a_handler_that_has_its_own_task_cancelled_does_not_stop_the_queue
         assert bench.committed == 2
 
 
+async def test_whatever_a_handler_raises_does_not_stop_the_queue() -> None:
+    """Native libraries raise what is no ``Exception``."""
+    async with Bench(0, 1) as bench:
+        await bench.end(BaseException("panic"))
+
+        assert (await bench.called()).queue_offset == 0
+        await bench.end()
+        await bench.end()
+        assert bench.committed == 2
+
+
 async def test_an_expired_lock_that_is_renewed_soon_enough_keeps_the_queue() -> None:
     async with Bench(lock_life_ms=30_000) as bench:
         bench.clock.advance(31)
@@ -214,6 +225,17 @@ async def test_a_lock_that_may_have_been_anothers_meanwhile_begins_the_queue_ane
 
         await bench.handling.renew((bench.owned,))
 
+        assert bench.abandoned == [bench.owned]
+
+
+async def test_a_clock_that_was_set_back_does_not_make_a_lock_last_longer() -> None:
+    """Its broker has given it to another member long before our clock is where it was."""
+    async with Bench(lock_life_ms=30_000) as bench:
+        bench.clock.set_back(3_600)
+        bench.clock.advance(60)
+
+        assert not bench.owned.cached.holds_lock(bench.clock.now_ms())
+        await bench.handling.renew((bench.owned,))
         assert bench.abandoned == [bench.owned]
 
 

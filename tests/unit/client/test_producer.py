@@ -322,6 +322,47 @@ async def test_closing_lets_sends_under_way_finish() -> None:
         assert (await sending).is_ok
 
 
+async def test_a_client_waits_for_a_producer_that_is_being_closed() -> None:
+    async with FakeCluster() as cluster:
+        gate = asyncio.Event()
+
+        async def slow(asked: Asked) -> Answer:
+            await gate.wait()
+            return cluster.stored(asked)
+
+        async with connected(cluster) as client:
+            cluster.create("orders", queues=1)
+            cluster.a.on(SEND, slow)
+            producer = client.producer()
+            sending = asyncio.ensure_future(producer.send("orders", b"x"))
+            await cluster.a.until(SEND)
+            closing = asyncio.ensure_future(producer.close())
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.02, gate.set)
+
+        assert (await sending).is_ok
+        await closing
+        assert cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
+
+
+async def test_a_close_that_is_cancelled_still_leaves_the_group() -> None:
+    async with FakeCluster() as cluster, connected(cluster) as client:
+        cluster.create("orders", queues=1)
+        cluster.a.on(SEND, None)
+        producer = client.producer("shop")
+        sending = asyncio.ensure_future(producer.send("orders", b"x"))
+        await cluster.a.until(SEND)
+        closing = asyncio.ensure_future(producer.close())
+        await asyncio.sleep(0)
+
+        closing.cancel()
+        await asyncio.wait((closing,))
+
+        assert cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
+        client.producer("shop")
+        sending.cancel()
+
+
 async def test_closing_lets_bodies_be_compressed_and_sent() -> None:
     async with FakeCluster() as cluster:
         async with connected(cluster) as client:

@@ -1,16 +1,17 @@
-"""How push consumers end: by themselves, with their client, in the middle of something."""
+"""How consumers end: by themselves, with their client, in the middle of something."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
+from cometmq.client.client import Client
 from cometmq.client.core.message import Message
 from cometmq.codec.codes import RequestCode
 from cometmq.codec.headers.send import ConsumerSendMsgBack
 from cometmq.errors import InvalidArgument, NotRunning
 from cometmq.remoting.routes import Answer
-from tests.unit.client.consumer_kit import until
+from tests.unit.client.consumer_kit import queue, until
 from tests.unit.client.kit import Asked
 from tests.unit.client.push_kit import (
     Collected,
@@ -263,3 +264,96 @@ async def test_a_consumer_cannot_be_closed_on_another_loop(kind: str) -> None:
         assert consumer._life.is_running
         await consumer.close()
         assert not consumer._life.is_running
+
+
+PULLING = pytest.mark.parametrize("kind", ["lite_consumer", "pull_consumer"])
+
+
+async def pulling(client: Client, kind: str) -> Any:
+    """A consumer that pulls, a member of its group, with an offset to be saved."""
+    consumer: Any = getattr(client, kind)("group")
+    if kind == "lite_consumer":
+        consumer.subscribe("orders")
+        await consumer.poll(timeout_ms=0)
+        await until(lambda: consumer.position(queue()) is not None)
+    else:
+        consumer.register("orders")
+        await consumer.queues("orders")
+        await until(lambda: consumer.mine("orders"))
+        consumer.update_offset(queue(), 1)
+    return consumer
+
+
+@PULLING
+async def test_a_pulling_consumer_leaves_although_its_close_is_cancelled(kind: str) -> None:
+    """Else its group would keep queues for a member that reads nothing."""
+    async with clustered(messages=1) as (cluster, client):
+        consumer = await pulling(client, kind)
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+
+        closing.cancel()
+        await asyncio.wait((closing,))
+
+        assert not consumer._life.is_running
+        assert cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
+        assert client._require().main.consumers == {}
+        names = {task.get_name().split()[0] for task in asyncio.all_tasks()}
+        assert not names & {"pulling", "scheduled", "rebalancing"}
+
+
+@PULLING
+async def test_a_client_waits_for_a_pulling_consumer_that_is_being_closed(kind: str) -> None:
+    async with clustered(messages=1) as (cluster, client):
+        consumer = await pulling(client, kind)
+        go = asyncio.Event()
+
+        async def slow(asked: Asked) -> Any:
+            await go.wait()
+            return cluster.broker._update(asked)
+
+        cluster.a.on(RequestCode.UPDATE_CONSUMER_OFFSET, slow)
+        closing = asyncio.create_task(consumer.close())
+        await cluster.a.until(RequestCode.UPDATE_CONSUMER_OFFSET)
+        closing_all = asyncio.create_task(client.close())
+        await asyncio.sleep(0.01)
+
+        go.set()
+        await closing
+        await closing_all
+
+        assert ("orders", 0) in cluster.broker.offsets
+        assert cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["consumer", "lite_consumer", "pull_consumer"])
+async def test_a_broker_that_says_nothing_does_not_hold_up_the_end(kind: str) -> None:
+    """Offsets get as much time to be saved as handlers get to end, and not five seconds each."""
+    async with clustered(messages=1, request_timeout_ms=200) as (cluster, client):
+        if kind == "consumer":
+            consumer = await started(client, Collected())
+            await until(lambda: peek(consumer) == 1)
+        else:
+            consumer = await pulling(client, kind)
+        cluster.a.on(RequestCode.UPDATE_CONSUMER_OFFSET, None)
+        cluster.a.on(RequestCode.UNREGISTER_CLIENT, None)
+
+        async with asyncio.timeout(4):
+            await consumer.close()
+
+
+@pytest.mark.parametrize("kind", ["consumer", "lite_consumer", "pull_consumer"])
+async def test_offsets_are_saved_although_nothing_is_waited_for(kind: str) -> None:
+    """``drain_timeout_ms`` is for handlers and sends: 0 must not cost the group its offsets."""
+    async with clustered(messages=1, drain_timeout_ms=0) as (cluster, client):
+        if kind == "consumer":
+            consumer = await started(client, Collected())
+            await until(lambda: peek(consumer) == 1)
+        else:
+            consumer = await pulling(client, kind)
+        cluster.broker.offsets.clear()
+
+        await consumer.close()
+
+        assert ("orders", 0) in cluster.broker.offsets

@@ -20,7 +20,7 @@ class Calls:
         self.queues: list[MessageQueue] = []
         self.running: Counter[MessageQueue] = Counter()
         self.most = 0  # at a time
-        self.problem: Exception | None = None
+        self.problem: BaseException | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self._pause_ms = pause_ms
@@ -78,6 +78,19 @@ async def test_a_callback_that_raises_is_called_again() -> None:
     await scheduled.stop(1_000)
 
 
+async def test_a_callback_in_which_something_was_cancelled_is_called_again() -> None:
+    """Nobody has cancelled the schedule."""
+    calls, scheduled = Calls(), ScheduledPull(SOON, "")
+    calls.problem = asyncio.CancelledError()
+
+    scheduled.schedule(TOPIC, calls, [FIRST])
+    await calls.reach(2)
+
+    assert calls.queues[:2] == [FIRST, FIRST]
+    calls.problem = None
+    await scheduled.stop(1_000)
+
+
 async def test_no_more_calls_run_at_a_time_than_allowed() -> None:
     calls = Calls()
     scheduled = ScheduledPull(PullSettings(concurrency=2), "")
@@ -125,6 +138,20 @@ async def test_a_call_that_does_not_end_is_cancelled_when_stopped() -> None:
     await calls.reach(1)
 
     await scheduled.stop(timeout_ms=1)
+
+    assert calls.running.total() == 0
+
+
+async def test_nothing_is_called_any_more_although_nobody_waits_for_the_end() -> None:
+    calls, scheduled = Calls(), ScheduledPull(SOON, "")
+    calls.gate.clear()
+    scheduled.schedule(TOPIC, calls, [FIRST])
+    await calls.reach(1)
+    stopping = asyncio.create_task(scheduled.stop(timeout_ms=60_000))
+    await asyncio.sleep(0)
+
+    stopping.cancel()
+    await asyncio.wait((stopping,))
 
     assert calls.running.total() == 0
 

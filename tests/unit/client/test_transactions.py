@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -167,6 +168,39 @@ async def test_a_local_transaction_that_raises_is_unknown() -> None:
         assert (await ended(cluster)).commit_or_rollback == 0
 
 
+async def test_a_local_transaction_in_which_something_was_cancelled_is_unknown() -> None:
+    async with scene() as (cluster, client):
+        producer = client.transaction_producer("payers", never)
+
+        async def local(_: object) -> LocalState:
+            raise asyncio.CancelledError
+
+        result = await producer.send("orders", b"paid", local=local)
+
+        assert result.state is LocalState.UNKNOWN
+        assert (await ended(cluster)).commit_or_rollback == 0
+
+
+async def test_who_is_cancelled_in_a_local_transaction_is_cancelled() -> None:
+    """The broker asks what became of it."""
+    async with scene() as (cluster, client):
+        producer = client.transaction_producer("payers", never)
+        has_begun = asyncio.Event()
+
+        async def local(_: object) -> LocalState:
+            has_begun.set()
+            await asyncio.Event().wait()
+            return LocalState.COMMIT
+
+        sending = asyncio.create_task(producer.send("orders", b"paid", local=local))
+        await has_begun.wait()
+        sending.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert cluster.a.questions(END) == []
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [
@@ -312,6 +346,42 @@ async def test_a_check_that_raises_leaves_the_message_and_the_next_is_answered()
         assert (first.commit_or_rollback, second.commit_or_rollback) == (0, 8)
 
 
+class Panic(BaseException):
+    """What some native libraries raise: no ``Exception``, and no wish to end the program."""
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), Panic()])
+async def test_whatever_a_check_raises_the_next_is_answered(error: BaseException) -> None:
+    """Something that it waited for may have been cancelled; nobody has cancelled the checks."""
+    async with scene() as (cluster, client):
+        problems = [error]
+
+        async def check(_: object) -> LocalState:
+            if problems:
+                raise problems.pop()
+            return LocalState.COMMIT
+
+        client.transaction_producer("payers", check, topics=["orders"])
+        await ask_back(cluster)
+        first = await ended(cluster)
+        await ask_back(cluster)
+        second = await ended(cluster, 2)
+
+        assert (first.commit_or_rollback, second.commit_or_rollback) == (0, 8)
+
+
+async def test_a_check_that_wants_to_end_its_thread_does_not_end_the_loop() -> None:
+    async with scene() as (cluster, client):
+
+        def check(_: object) -> LocalState:
+            sys.exit(3)
+
+        client.transaction_producer("payers", check, topics=["orders"])
+        await ask_back(cluster)
+
+        assert (await ended(cluster)).commit_or_rollback == 0
+
+
 async def test_checks_run_one_after_the_other_and_only_so_many_wait() -> None:
     async with scene() as (cluster, client):
         gate, running = asyncio.Event(), 0
@@ -448,6 +518,51 @@ async def test_closing_lets_transactions_under_way_end() -> None:
 
         assert (await sending).state is LocalState.COMMIT
         assert (await ended(cluster)).commit_or_rollback == 8
+
+
+async def test_a_client_waits_for_a_producer_that_is_being_closed() -> None:
+    async with scene() as (cluster, client):
+        producer = client.transaction_producer("payers", never)
+        begun, gate = asyncio.Event(), asyncio.Event()
+
+        async def local(_: SendResult) -> LocalState:
+            begun.set()
+            await gate.wait()
+            return LocalState.COMMIT
+
+        sending = asyncio.ensure_future(producer.send("orders", b"paid", local=local))
+        await begun.wait()
+        closing = asyncio.ensure_future(producer.close())
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.02, gate.set)
+        await client.close()
+
+        assert (await sending).state is LocalState.COMMIT
+        assert len(cluster.a.questions(END)) == 1
+        await closing
+
+
+async def test_a_close_that_is_cancelled_still_leaves_the_group() -> None:
+    async with scene() as (cluster, client):
+        producer = client.transaction_producer("payers", never)
+        begun = asyncio.Event()
+
+        async def local(_: SendResult) -> LocalState:
+            begun.set()
+            await asyncio.Event().wait()
+            return LocalState.COMMIT
+
+        sending = asyncio.ensure_future(producer.send("orders", b"paid", local=local))
+        await begun.wait()
+        closing = asyncio.ensure_future(producer.close())
+        await asyncio.sleep(0)
+
+        closing.cancel()
+        await asyncio.wait((closing,))
+
+        assert cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
+        client.transaction_producer("payers", never)
+        sending.cancel()
         assert cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
 
 

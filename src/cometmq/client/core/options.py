@@ -1,7 +1,7 @@
 """How the settings of a client are declared: a default, limits, RocketMQ's name, a sentence."""
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from cometmq.errors import SettingsError
 
@@ -41,14 +41,26 @@ def option_of(field: "dataclasses.Field[Any]") -> Option:
 
 
 def checked(settings: S) -> S:
-    """The settings, all of which are within their limits. Raises SettingsError for the first."""
+    """The settings, all within their limits and choices. Raises SettingsError for the first."""
     for field in dataclasses.fields(settings):  # type: ignore[arg-type]  # S is a dataclass
         about, value = option_of(field), getattr(settings, field.name)
+        _check_choice(field.name, field.type, value)
         if value is None or about.minimum is None or value == about.special:
             continue
         if value < about.minimum or (about.maximum is not None and value > about.maximum):
             raise SettingsError(field.name, f"{value} is out of range", _range(about))
     return settings
+
+
+def _check_choice(name: str, kind: Any, value: object) -> None:
+    """Refuse a word that is none of those that the type of a setting names."""
+    kinds = (kind,) if get_origin(kind) is Literal else get_args(kind)
+    words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
+    has_numbers = int in kinds
+    if not words or value in words or (has_numbers and type(value) is int):
+        return
+    choices = " or ".join(map(repr, words)) + (", or a number" if has_numbers else "")
+    raise SettingsError(name, f"{value!r} is no choice", f"it may be {choices}")
 
 
 def _range(about: Option) -> str:

@@ -290,7 +290,15 @@ class ProcessQueue(Generic[M]):
 
     def holds_lock(self, now_ms: int, life_ms: int = LOCK_LIFE_MS) -> bool:
         """Whether handling may go on: locked, and not too long ago."""
-        return self.is_locked and now_ms - self.last_lock_ms <= life_ms
+        return self.is_locked and not self.is_lock_older_than(life_ms, now_ms)
+
+    def is_lock_older_than(self, age_ms: float, now_ms: int) -> bool:
+        """Whether it was locked longer ago.
+
+        Also when the clock was set back by more: else a lock would last until the clock is where it
+        was.
+        """
+        return abs(now_ms - self.last_lock_ms) > age_ms
 
     def is_pull_overdue(self, now_ms: int, idle_ms_max: int = PULL_IDLE_MS_MAX) -> bool:
         """Whether no pull began for so long that the queue must be begun anew."""
