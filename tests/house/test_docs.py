@@ -19,6 +19,7 @@ import sys
 import tarfile
 import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ ADR_SECTIONS = ["Context", "Decision", "Consequences", "What would make us revis
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
 UP_ADDRESS = "127.0.0.1:9876"
+_IPV4 = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 RUNNABLE = {
     *("cat", "cometmq", "cp", "cut", "echo", "grep", "head", "jq", "printf", "seq", "sort", "tail"),
     *("tar", "wc"),
@@ -256,6 +258,15 @@ def runnable_scripts(text: str) -> list[str]:
         if block.language == "sh" and programs <= RUNNABLE:
             scripts.append("\n".join(line for line in lines if not STAYS_UP.match(line)))
     return [script for script in scripts if script]
+
+
+@pytest.mark.parametrize("page", pages_with("sh"), ids=name_of)
+def test_commands_name_no_address_that_may_be_somebodys(page: Path) -> None:
+    """Who pastes an example must not ask a stranger: ``.example`` is nobody's, as loopback is."""
+    blocks = [block.text for block in blocks_in(page.read_text()) if block.language == "sh"]
+    named = {found for text in blocks for found in _IPV4.findall(text)}
+
+    assert {address for address in named if not ip_address(address).is_loopback} <= {"0.0.0.0"}
 
 
 def test_only_harmless_blocks_are_run() -> None:

@@ -13,7 +13,17 @@ from typing import Any, Final, Protocol
 from cometmq.cli.message_lines import BadInput, Draft
 from cometmq.client.batching import Item
 from cometmq.client.core.results import SendResult
-from cometmq.errors import CometError, InvalidArgument, NoRoute, RequestTimeout, Unreachable
+from cometmq.codec.codes import ResponseCode
+from cometmq.errors import (
+    Ambiguous,
+    CometError,
+    InvalidArgument,
+    NoRoute,
+    NotFound,
+    RequestTimeout,
+    SendFailed,
+    Unreachable,
+)
 from cometmq.model.offsets import MessageQueue
 
 FAILURES_MAX: Final = 10
@@ -75,10 +85,10 @@ class NotAllSent(CometError):
         reasons = "; ".join(f"{one.where}: {_reason(one.error)}" for one in failures)
         end = f"; gave up after {len(failures)} failures" if is_cut_short else ""
         self.fact = f"{count} of {sent_count + count} messages were not sent: {reasons}{end}"
-        self.next_step = "send these again: all others are stored"
+        self.next_step = _advice_for(failures)
         if (count, sent_count) == (1, 0):
             self.fact = f"the message was not sent: {reasons}"
-            self.next_step = failures[0].error.next_step or "send it again"
+            self.next_step = _advice_for_one(failures[0].error)
         if is_cut_short:
             self.next_step = "mend what is wrong, then send these and what follows the last one"
 
@@ -123,9 +133,10 @@ class Tally:
         if not self.failures:
             return
         first = self.failures[0].error
-        # A broker that does not answer a send is SendFailed: the last one is a name server's.
-        for_all = Unreachable | NoRoute | InvalidArgument | RequestTimeout
-        if not self.sent_count and isinstance(first, for_all):
+        # A broker that does not answer a send is SendFailed: the timeout is a name server's.
+        for_all = Unreachable | NoRoute | InvalidArgument | RequestTimeout | NotFound | Ambiguous
+        reasons = {_reason(failure.error) for failure in self.failures}
+        if not self.sent_count and len(reasons) == 1 and isinstance(first, for_all):
             raise first
         raise NotAllSent(self.failures, self.sent_count, self.is_cut_short)
 
@@ -329,6 +340,23 @@ def _places(group: Sequence[Draft]) -> str:
     if len(group) == 1:
         return group[0].where
     return f"{group[0].where} to {group[-1].where}" if group else "nothing"
+
+
+def _advice_for(failures: Sequence[Failure]) -> str:
+    errors = [failure.error for failure in failures]
+    if all(isinstance(error, BadInput) for error in errors):
+        return "mend these and send them again: all others are stored"
+    if any(isinstance(error, SendFailed) and error.may_be_stored for error in errors):
+        return "send these again: all others are stored, and some of these may be, too"
+    return "send these again: all others are stored"
+
+
+def _advice_for_one(error: CometError) -> str:
+    if not isinstance(error, SendFailed) or error.code != ResponseCode.MESSAGE_ILLEGAL:
+        return error.next_step or "send it again"
+    if "delay" in error.reason:
+        return "delay it less: see 'cometmq broker config get timerMaxDelaySec'"
+    return error.next_step or "the broker takes no such message: change it"
 
 
 def _reason(error: CometError) -> str:

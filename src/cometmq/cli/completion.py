@@ -74,7 +74,7 @@ def _matching(
         return []
 
     async def work() -> Iterable[str]:
-        target = replace(target_of(frame), timeout_ms=TIMEOUT_MS)
+        target = replace(target_of(frame), timeout_ms=TIMEOUT_MS, is_timeout_given=True)
         async with target.admin() as admin:
             return await names(admin)
 

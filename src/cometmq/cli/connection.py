@@ -7,8 +7,8 @@ of one cluster must not go to another. Flags win over the context that was named
 environment.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,23 +51,33 @@ class Target:
     secret_key: str | None = None
     tls: "TlsClientSettings | None" = None
     timeout_ms: int = TIMEOUT_MS_DEFAULT
+    is_timeout_given: bool = False  # then nothing may take longer
 
     def __repr__(self) -> str:
         return f"Target(namesrv={self.namesrv!r}, source={self.source!r})"  # and no secret
 
-    def admin(self) -> "Admin":
-        """An admin, to be entered."""
+    @asynccontextmanager
+    async def admin(self) -> "AsyncIterator[Admin]":
+        """An admin, with connections of its own while the block runs."""
         from cometmq.admin import Admin
+        from cometmq.cli.patience import Within
+        from cometmq.remoting.connections import Connections
+        from cometmq.remoting.signing import Credentials
 
-        return Admin(
-            self.namesrv,
-            timeout_ms=self.timeout_ms,
-            connect_timeout_ms=min(self.timeout_ms, CONNECT_TIMEOUT_MS_MAX),
+        connections = Connections(
             tls=self.tls,
-            access_key=self.access_key,
-            secret_key=self.secret_key,
-            silence_ms=SILENCE_MS,
+            credentials=Credentials.of(self.access_key, self.secret_key, None),
+            connect_timeout_ms=min(self.timeout_ms, CONNECT_TIMEOUT_MS_MAX),
         )
+        async with connections:
+            yield Admin(
+                self.namesrv,
+                timeout_ms=self.timeout_ms,
+                connections=Within(connections, self.timeout_ms)
+                if self.is_timeout_given
+                else connections,
+                silence_ms=SILENCE_MS,
+            )
 
     def client(self, **options: Any) -> "Client":
         """A client whose calls wait, to be entered; ``options`` are those of ``cometmq.Client``."""
@@ -123,6 +133,7 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], contexts: 
         secret_key=_secret(said.get("secret_key_file"), given, environment),
         tls=_tls(said, environment),
         timeout_ms=said.get("timeout_ms", TIMEOUT_MS_DEFAULT),
+        is_timeout_given="timeout_ms" in said,
     )
 
 
@@ -174,6 +185,7 @@ def _options() -> list[click.Parameter]:
             "--context",
             is_common=True,
             metavar="NAME",
+            shell_complete=_contexts,
             help="A named cluster.  [COMETMQ_CONTEXT; default: see 'cometmq context ls']",
         ),
         ClusterOption("--access-key", metavar="KEY", help="Who asks.  [COMETMQ_ACCESS_KEY]"),
@@ -197,9 +209,15 @@ def _options() -> list[click.Parameter]:
             "timeout_ms",
             metavar="DURATION",
             type=Duration(minimum_ms=1),
-            help="For one request.  [COMETMQ_TIMEOUT; default: 5s]",
+            help="For one request.  [COMETMQ_TIMEOUT; default: 5s, or what a slow one needs]",
         ),
     ]
+
+
+def _contexts(context: click.Context, option: click.Parameter, typed: str) -> Any:
+    from cometmq.cli.completion import complete_contexts  # which needs this module
+
+    return complete_contexts(context, option, typed)
 
 
 class ClusterOption(GlobalOption):

@@ -12,6 +12,7 @@ from cometmq.errors import InvalidArgument
 from cometmq.model.offsets import MessageQueue
 
 if TYPE_CHECKING:
+    from cometmq.admin import Admin
     from cometmq.aio import Client
     from cometmq.client.core.message import Message
 
@@ -58,20 +59,20 @@ class Wanted:
 
 
 async def browsed(
-    mq: "Client", wanted: Wanted, group: str | None = None
+    mq: "Client", admin: "Admin", wanted: Wanted, group: str | None = None
 ) -> "AsyncGenerator[Message[bytes], None]":
     """Messages without joining a group; from where ``group`` is, if one is named.
 
     Nothing is stored anywhere.
     """
-    names = QueueNames(mq.admin(), wanted.topic)
+    names = QueueNames(admin, wanted.topic)
     queues = await names.all()
     only = None if wanted.queue is None else await names.find(wanted.queue)
     since: Any = wanted.begin.end or wanted.begin.time_ms or "first"
     if wanted.begin.offset is not None:
         since = dict.fromkeys(queues, wanted.begin.offset)
     if group is not None:
-        since = await _group_offsets(mq, group, queues)
+        since = await _group_offsets(admin, group, queues)
     until = _until(wanted, queues, only)
     messages = mq.browse(
         wanted.topic,
@@ -113,27 +114,26 @@ def _is_past(message: "Message[bytes]", end: Place | None) -> bool:
 
 
 async def _group_offsets(
-    mq: "Client", group: str, queues: Sequence[MessageQueue]
+    admin: "Admin", group: str, queues: Sequence[MessageQueue]
 ) -> "dict[MessageQueue, int]":
     """Where a group is in each queue; at the first message where it is nowhere yet."""
-    offsets = mq.admin().offsets
     found = {}
     for queue in queues:
-        stored = await offsets.get(group, queue.topic, queue.broker_name, queue.queue_id)
+        stored = await admin.offsets.get(group, queue.topic, queue.broker_name, queue.queue_id)
         if stored is not None:
             found[queue] = stored
     return found
 
 
 async def consumed(
-    mq: "Client", wanted: Wanted, group: str, *, idle_ms: int
+    mq: "Client", admin: "Admin", wanted: Wanted, group: str, *, idle_ms: int
 ) -> "AsyncGenerator[Message[bytes], None]":
     """Messages as a member of a group; each is acknowledged when the next one is asked for.
 
     Whoever is done with the last one says so with its ``ack``. Ends when nothing came for
     ``idle_ms``, unless it is to follow. Raises NotFound: a consumer would wait for the topic.
     """
-    await mq.admin().topics.route(wanted.topic)
+    await admin.topics.route(wanted.topic)
     start: Any = wanted.begin.end or wanted.begin.time_ms or "first"
     consumer = mq.consumer(group, start=start)
     async with consumer:

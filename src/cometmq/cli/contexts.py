@@ -5,7 +5,7 @@
     current = "test"
 
     [contexts.test]
-    namesrv = "10.0.0.5:9876;10.0.0.6:9876"
+    namesrv = "mq1.example:9876;mq2.example:9876"
     access_key = "admin"
     secret_key_file = "~/.secrets/test"
     tls = true

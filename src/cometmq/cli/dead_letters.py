@@ -12,6 +12,7 @@ import msgspec
 
 from cometmq.admin.message import Message
 from cometmq.admin.positions import Offset
+from cometmq.admin.servers import Outage
 from cometmq.cli.message_view import user_properties
 from cometmq.codec.properties import Property
 from cometmq.errors import CometError, NotFound, Refused
@@ -48,6 +49,7 @@ class DeadLetterTopic(msgspec.Struct, frozen=True):
     group: str
     topic: str
     queues: tuple[QueueState, ...]
+    outages: tuple[Outage, ...] = ()  # brokers that may hold more
 
     @property
     def message_count(self) -> int:
@@ -116,7 +118,7 @@ async def dead_letters(admin: "Admin", group: str) -> DeadLetterTopic:
                 queue.last_update_ms,
             )
         )
-    return DeadLetterTopic(group, topic, tuple(queues))
+    return DeadLetterTopic(group, topic, tuple(queues), stats.outages)
 
 
 async def letters_of(

@@ -39,9 +39,13 @@ def outage_rows(outages: "Iterable[Outage]") -> list[dict[str, Any]]:
     ]
 
 
-def warn_of_outages(frame: Frame, outages: "Iterable[Outage]") -> None:
-    """Say what is missing in a result, unless the result itself says so."""
-    if frame.is_for_programs:
+def warn_of_outages(frame: Frame, outages: "Iterable[Outage]", *, has_field: bool = True) -> None:
+    """Say what is missing in a result, unless the result itself says so.
+
+    A result for programs does, in ``outages``; one that is a list of things ``has_field`` for them
+    only where its things have it.
+    """
+    if frame.is_for_programs and has_field:
         return
     for out in outages:
         frame.warn(

@@ -2,13 +2,15 @@
 
 import enum
 import errno
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
 
 from cometmq.cli.yaml_writer import Plain
 from cometmq.errors import (
+    Ambiguous,
     CometError,
     ConnectionLost,
     InvalidArgument,
@@ -37,6 +39,7 @@ class ExitCode(enum.IntEnum):
 _EXIT_CODES: Mapping[type[CometError], ExitCode] = {
     SettingsError: ExitCode.USAGE,
     InvalidArgument: ExitCode.USAGE,
+    Ambiguous: ExitCode.USAGE,
     NotFound: ExitCode.NOT_FOUND,
     NoRoute: ExitCode.NOT_FOUND,
     Unreachable: ExitCode.UNREACHABLE,
@@ -61,6 +64,18 @@ _REFUSED: Mapping[str, str] = {
     "enablePropertyFilter=true",
 }
 """What helps where a server only says no, by its name for the request."""
+
+_ADVICE_TO_PROGRAMS: Sequence[tuple[str, str]] = (
+    (r"use keys= for it", "use --key for it"),
+    (r"use tag= for it", "use --tag for it"),
+    (r"use delay= for it", "use --delay for it"),
+    (r"use delay_level= for it", "use --delay-level for it"),
+    (r"use deliver_at= for it", "use --deliver-at for it"),
+    (r"use \w+= for it", "choose another name"),
+    (r"or give None or '\*' for every message", "or give '*' for every message"),
+    (r", or raise body_bytes_max here and .*", ": the command line sends no more in one message"),
+)
+"""What the library tells who writes Python, and what that is on a command line."""
 
 
 class Misuse(click.UsageError):
@@ -100,7 +115,11 @@ def problem_of(error: Exception) -> Problem:
     """What to tell the user about ``error``; an exception nobody planned for is our bug."""
     if isinstance(error, CometError):
         fact = error.fact or str(error)
-        advice = error.next_step or _advice(error)
+        # A refusal of one request is known better here than the library's words for its code.
+        of_request = _REFUSED.get(error.request) if isinstance(error, Refused) else None
+        advice = of_request or _for_people(error.next_step) or _advice(error)
+        if isinstance(error, Ambiguous):
+            advice = f"say which {error.kind} is meant, with --{error.kind}"
         return Problem(fact, advice, type(error).__name__, _exit_code(error))
     if isinstance(error, click.ClickException):
         return _misuse(error)
@@ -111,14 +130,22 @@ def problem_of(error: Exception) -> Problem:
     return Problem(fact, advice, type(error).__name__, ExitCode.FAILED)
 
 
+def _for_people(advice: str) -> str:
+    for pattern, words in _ADVICE_TO_PROGRAMS:
+        advice = re.sub(pattern, words, advice)
+    return advice
+
+
 def _advice(error: CometError) -> str:
     """What the command line can add where the library has nothing to say."""
     if isinstance(error, NotFound) and error.kind in _LISTED_BY:
         return f"see '{_LISTED_BY[error.kind]}'"
+    if isinstance(error, NotFound) and error.kind == "value":
+        return f"see 'cometmq nameserver kv ls {error.name.partition('/')[0]}'"
+    if isinstance(error, Unreachable):
+        return "is it running? see 'cometmq status'"
     if isinstance(error, RequestTimeout | ConnectionLost):
         return "is it well? see 'cometmq status'"
-    if isinstance(error, Refused):
-        return _REFUSED.get(error.request, "")
     return ""
 
 
@@ -133,12 +160,26 @@ def _misuse(error: click.ClickException) -> Problem:
     if isinstance(error, Misuse):
         return Problem(error.message, error.next_step, "Usage", ExitCode.USAGE)
     program = error.ctx.command_path if error.ctx else "cometmq"
-    similar = getattr(error, "possibilities", None)
+    similar = _similar(error)
     if similar:
         advice = f"did you mean '{similar[0]}'? see '{program} --help'"
         return Problem(_sentence(error.message), advice, "Usage", ExitCode.USAGE)
     advice = f"see '{program} --help'"
+    if isinstance(error, click.NoSuchOption):  # in full it would name what is not similar
+        return Problem(_sentence(error.message), advice, "Usage", ExitCode.USAGE)
     return Problem(_sentence(error.format_message()), advice, "Usage", ExitCode.USAGE)
+
+
+def _similar(error: click.UsageError) -> list[str]:
+    """What may have been meant. The parser counts dashes: to it --yes looks like --tls."""
+    import difflib
+
+    typed = str(getattr(error, "option_name", "")).lstrip("-")
+    found = getattr(error, "possibilities", None) or []
+    if not typed:
+        return list(found)
+    bare = {name.lstrip("-"): name for name in found}
+    return [bare[name] for name in difflib.get_close_matches(typed, bare)]
 
 
 def _sentence(message: str) -> str:

@@ -34,8 +34,10 @@ class Line:
         self._is_shown = True
 
     def close(self) -> None:
+        """Take the line away; it comes again with what is told later."""
         if self._is_shown:
             self._write(_CLEAR)
+            self._is_shown = False
 
     def _write(self, text: str) -> None:
         assert self._stream is not None

@@ -30,9 +30,17 @@ class QueueNames:
                 raise Ambiguous("queue", tuple(f"{known}/{number}" for known in sorted(counts)))
             (broker,) = counts
         if int(number) >= counts.get(broker, 0):
-            there = ", ".join(_queues(one, n) for one, n in sorted(counts.items()))
-            raise NotFound("queue", name, f"topic '{self._topic}' has {there}")
+            raise NotFound("queue", name, f"topic '{self._topic}' has {_there(counts)}")
         return MessageQueue(self._topic, broker, int(number))
+
+    async def only(self) -> MessageQueue:
+        """The queue of a topic that has no other. Raises InvalidArgument, NotFound."""
+        first, *others = await self.all()
+        if others:
+            fact = f"topic '{self._topic}' has {1 + len(others)} queues"
+            advice = f"say which with --queue: {_there(await self._counts())}"
+            raise InvalidArgument("queue", fact, advice)
+        return first
 
     async def all(self) -> tuple[MessageQueue, ...]:
         """All queues of the topic. Raises NotFound."""
@@ -50,6 +58,10 @@ class QueueNames:
                 one.broker_name: max(one.read_queues, one.write_queues) for one in route.brokers
             }
         return self._queues
+
+
+def _there(counts: dict[str, int]) -> str:
+    return ", ".join(_queues(broker, count) for broker, count in sorted(counts.items()))
 
 
 def _queues(broker: str, count: int) -> str:

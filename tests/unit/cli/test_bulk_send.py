@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cometmq.cli.bulk_send import FAILURES_MAX, BulkSend, NotAllSent, Pace, Sent, Tally
+from cometmq.cli.bulk_send import FAILURES_MAX, BulkSend, Failure, NotAllSent, Pace, Sent, Tally
 from cometmq.cli.message_lines import BadInput, Draft
 from cometmq.client.core.results import SendResult, SendStatus
 from cometmq.errors import InvalidArgument, NoRoute, NotFound, SendFailed, Unreachable
@@ -242,6 +242,57 @@ def test_input_that_cannot_be_read_is_a_failure_like_others() -> None:
     with pytest.raises(NotAllSent) as caught:
         tally.check()
     assert caught.value.fact == "1 of 3 messages were not sent: line 2: not JSON"
+    assert caught.value.next_step == "mend these and send them again: all others are stored"
+
+
+def test_what_may_be_stored_all_the_same_is_told() -> None:
+    producer = Producer(bad=[b"b"])
+    producer.error = SendFailed(TOPIC, 1, 5, ("broker-a",), 10_002, "no answer", True)
+
+    tally, _ = send(producer, drafts("a", "b"))
+
+    with pytest.raises(NotAllSent) as caught:
+        tally.check()
+    assert caught.value.next_step == (
+        "send these again: all others are stored, and some of these may be, too"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "advice"),
+    [
+        (13, "timer message illegal, the delay is too long", "delay it less"),
+        (13, "the message is illegal", "change it"),
+        (1, "flush failed", "send it again"),
+    ],
+)
+def test_a_message_that_a_broker_does_not_take_is_not_to_be_sent_again_as_it_is(
+    code: int, reason: str, advice: str
+) -> None:
+    producer = Producer(bad=[b"a"])
+    producer.error = SendFailed(TOPIC, 1, 5, ("broker-a",), code, reason, False)
+
+    tally, _ = send(producer, drafts("a"))
+
+    with pytest.raises(NotAllSent) as caught:
+        tally.check()
+    assert advice in caught.value.next_step
+
+
+def test_lines_that_fail_for_different_reasons_are_told_one_by_one() -> None:
+    tally = Tally(
+        failures=[
+            Failure("line 1", 1, InvalidArgument("body", "the body is empty")),
+            Failure("line 2", 1, NotFound("queue", "9")),
+        ]
+    )
+
+    with pytest.raises(NotAllSent) as caught:
+        tally.check()
+
+    assert caught.value.fact == (
+        "2 of 2 messages were not sent: line 1: the body is empty; line 2: no such queue: '9'"
+    )
 
 
 def test_a_queue_that_does_not_exist_is_a_failure_of_its_line() -> None:

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -139,4 +140,78 @@ ask cometmq topic ls -o ""
         ["describe", "delete"],
         ["--to-earliest", "--to-latest", "--to-time", "--to-offset"],
         ["table", "json", "yaml", "plain"],
+    ]
+
+
+def test_the_option_for_a_context_is_completed(tmp_path: Path) -> None:
+    frame = Frame(environment={"XDG_CONFIG_HOME": str(tmp_path)})
+    entries = {name: ContextEntry(namesrv="h:1") for name in ("prod", "test")}
+    write_contexts(contexts_path(frame.environment), Contexts(entries=entries))
+
+    assert completed(frame, ["topic", "ls", "--context"], "p") == ["prod"]
+
+
+def run_in(shell: str, script: str, home: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a script with our program on the path and nobody's settings."""
+    program = home / "cometmq"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cometmq "$@"\n')
+    program.chmod(0o755)
+    own = {"HOME": str(home), "ZDOTDIR": str(home), "PATH": f"{home}:{os.environ['PATH']}"}
+    bare = {"zsh": ["zsh", "-f"], "fish": ["fish", "--no-config"]}[shell]
+    return subprocess.run(
+        [*bare, "-c", script],
+        env={**os.environ, **own},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+def test_fish_itself_completes_with_whole_explanations(tmp_path: Path) -> None:
+    script = """cometmq completion fish | source
+complete -C "cometmq top"
+complete -C "cometmq topic d"
+complete -C "cometmq topic ls -o j"
+"""
+
+    done = run_in("fish", script, tmp_path)
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "top\tWatch rates, lag, connections and disks.",
+        "topic\tTopics: list, make, change them, look into...",
+        "delete\tDelete topics with their messages.",
+        "describe\tEverything about a topic.",
+        "json",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+def test_zsh_itself_completes_even_where_nothing_was_set_up_before(tmp_path: Path) -> None:
+    """Outside its line editor zsh cannot offer anything, so what would be offered is printed."""
+    script = """eval "$(cometmq completion zsh)"
+print -- $_comps[cometmq]
+_describe() { print -l -- ${(P)3} }
+compadd() { print -l -- ${(P)5} }
+ask() { words=("$@"); CURRENT=$#; _cometmq_completion }
+ask cometmq top
+ask cometmq topic d
+ask cometmq topic ls -o j
+"""
+
+    done = run_in("zsh", script, tmp_path)
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "_cometmq_completion",
+        "topic:Topics: list, make, change them, look into...",
+        "top:Watch rates, lag, connections and disks.",
+        "describe:Everything about a topic.",
+        "delete:Delete topics with their messages.",
+        "json",
     ]

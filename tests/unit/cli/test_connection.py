@@ -125,10 +125,11 @@ def test_tls_is_asked_for_by_flag_variable_context_or_by_naming_a_file() -> None
     assert tls({}, {"COMETMQ_TLS_CLIENT_IS_ENABLED": "false"}) is None
 
 
-def test_an_admin_and_clients_get_what_was_said() -> None:
+async def test_an_admin_and_clients_get_what_was_said() -> None:
     target = Target(namesrv="h:1;h2:2", source="", access_key="a", secret_key="s", timeout_ms=1234)
 
-    assert target.admin().name_servers.addresses == ("h:1", "h2:2")
+    async with target.admin() as admin:
+        assert admin.name_servers.addresses == ("h:1", "h2:2")
     for made in (target.client(), target.async_client(namespace="ns")):
         inner: Any = getattr(made, "_inner", made)
         assert sorted(inner._name_servers) == ["h2:2", "h:1"]
@@ -176,7 +177,17 @@ def test_nobody_listening_is_unreachable(unused_port: Callable[[], int]) -> None
         ask(frame, lambda admin: admin.topics.list())
 
 
-@pytest.mark.parametrize("command", [("produce", "t", "x"), ("topic", "ls")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("produce", "t", "x"),
+        ("topic", "ls"),
+        ("consume", "t"),
+        ("consume", "t", "--group", "g", "--follow"),
+        ("request", "t", "x", "--queue", "0"),
+        ("dlq", "replay", "g"),
+    ],
+)
 def test_a_server_that_keeps_silent_gets_the_time_that_was_given(command: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

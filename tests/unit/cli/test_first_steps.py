@@ -59,11 +59,8 @@ def test_one_message_that_cannot_be_sent_is_told_with_what_helps(run: Run, tmp_p
     wrong_field = run("produce", "orders", "--format", "json", "--file", str(lines))
 
     assert told(wrong_queue) == (
-        1,
-        [
-            "error: the message was not sent: value 1: no such queue: '9'",
-            "  next: topic 'orders' has broker-0/0",
-        ],
+        3,
+        ["error: no such queue: '9'", "  next: topic 'orders' has broker-0/0"],
     )
     code, (fact, advice) = told(wrong_field)
     assert (code, fact) == (
@@ -166,6 +163,78 @@ def test_a_group_is_not_cloned_to_itself(run: Run) -> None:
             "  next: name another group as TARGET",
         ],
     )
+
+
+def test_who_asks_too_much_of_a_message_is_told_what_to_do_at_the_command_line(run: Run) -> None:
+    reserved = run("produce", "orders", "x", "--property", "KEYS=k")
+    late = run("produce", "orders", "x", "--delay", "9999d")
+    no_tag = run("consume", "orders", "--tags", "||")
+
+    assert told(reserved) == (
+        2,
+        ["error: property 'KEYS' is RocketMQ's own", "  next: use --key for it"],
+    )
+    assert late.exit_code == 1
+    assert told(late)[1][-1] == (
+        "  next: delay it less: see 'cometmq broker config get timerMaxDelaySec'"
+    )
+    assert no_tag.exit_code == 2
+    assert told(no_tag)[1][-1] == "  next: name the tags, or give '*' for every message"
+
+
+def test_an_offset_alone_is_not_enough_where_there_are_several_queues(
+    run: Run, cluster: BlockingCluster
+) -> None:
+    cluster.create_topic("wide", queues=3)
+
+    several = run("message", "get", "--topic", "wide", "--offset", "0")
+    one = run("message", "get", "--topic", "orders", "--offset", "0", "--raw")
+
+    assert told(several) == (
+        2,
+        [
+            "error: topic 'wide' has 3 queues",
+            "  next: say which with --queue: broker-0/0 to broker-0/2",
+        ],
+    )
+    assert one.stdout == "one"
+
+
+def test_a_value_that_is_not_there_comes_with_the_way_to_those_that_are(run: Run) -> None:
+    result = run("nameserver", "kv", "get", "APP", "colour")
+
+    assert told(result) == (
+        3,
+        ["error: no such value: 'APP/colour'", "  next: see 'cometmq nameserver kv ls APP'"],
+    )
+
+
+def test_a_pattern_that_no_group_has_is_told(run: Run) -> None:
+    result = run("group", "ls", "nosuch*")
+
+    assert told(result) == (0, ["no group is like 'nosuch*'"])
+
+
+@pytest.mark.parametrize("command", [("topic", "tail", "orders"), ("consume", "orders", "-f")])
+def test_who_ends_what_follows_a_topic_did_nothing_wrong(
+    command: tuple[str, ...], cluster: BlockingCluster, run: Run
+) -> None:
+    last = () if command[0] == "topic" else ("--from", "earliest")
+    program = subprocess.Popen(
+        [sys.executable, "-m", "cometmq", *command, *last, "-o", "plain"],
+        env={**os.environ, "NAMESRV_ADDR": cluster.namesrv},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() != ""
+
+    program.send_signal(signal.SIGINT)
+    _, complaints = program.communicate(timeout=30)
+
+    assert (program.returncode, complaints) == (0, "")
 
 
 def test_one_message_is_counted_as_one(run: Run, cluster: BlockingCluster) -> None:

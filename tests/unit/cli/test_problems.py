@@ -5,7 +5,9 @@ from click.testing import CliRunner
 from cometmq.cli.app import app
 from cometmq.cli.problems import ExitCode, Problem, problem_of
 from cometmq.errors import (
+    Ambiguous,
     CometError,
+    InvalidArgument,
     MissingDependency,
     NotFound,
     RemoteProtocolError,
@@ -102,3 +104,47 @@ def test_who_gets_no_answer_is_told_where_to_look() -> None:
         "error: no answer from 10.0.1.1:10911 within 5000 ms\n"
         "  next: is it well? see 'cometmq status'"
     )
+
+
+def test_who_has_to_choose_is_told_the_option_for_it() -> None:
+    problem = problem_of(Ambiguous("broker", ("broker-a", "broker-b")))
+
+    assert problem.exit_code is ExitCode.USAGE
+    assert problem.as_text() == (
+        "error: there are 2 brokers: broker-a, broker-b\n"
+        "  next: say which broker is meant, with --broker"
+    )
+
+
+def test_who_cannot_reach_a_broker_is_told_where_to_look() -> None:
+    assert problem_of(Unreachable("h:1", "refused")).next_step == (
+        "is it running? see 'cometmq status'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("advice", "words"),
+    [
+        ("use keys= for it", "use --key for it"),
+        ("use delay_level= for it", "use --delay-level for it"),
+        ("use wait_store= for it", "choose another name"),
+        (
+            "send less, or raise body_bytes_max here and maxMessageSize of the brokers",
+            "send less: the command line sends no more in one message",
+        ),
+        ("choose a shorter name", "choose a shorter name"),
+    ],
+)
+def test_advice_to_programs_is_put_in_words_of_the_command_line(advice: str, words: str) -> None:
+    assert problem_of(InvalidArgument("x", "no", advice)).next_step == words
+
+
+def test_an_option_is_only_like_another_by_its_letters() -> None:
+    far = CliRunner().invoke(app, ["dlq", "replay", "g", "--yes"], prog_name="cometmq")
+    near = CliRunner().invoke(app, ["topic", "ls", "--al"], prog_name="cometmq")
+
+    assert far.stderr.splitlines() == [
+        "error: no such option '--yes'",
+        "  next: see 'cometmq dlq replay --help'",
+    ]
+    assert "did you mean '--all'?" in near.stderr

@@ -60,3 +60,23 @@ def test_all_queues_of_a_topic_are_found_with_one_question() -> None:
         *(("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1))
     ]
     assert len(cluster.asked) == 1
+
+
+def test_a_topic_with_one_queue_needs_no_name_for_it() -> None:
+    cluster = FakeCluster()
+    cluster.on_route("orders", queues=1, brokers="a")
+
+    found = asyncio.run(QueueNames(cluster.admin, "orders").only())
+
+    assert found == MessageQueue("orders", "broker-a", 0)
+
+
+def test_the_only_queue_of_several_is_refused_with_all_of_them() -> None:
+    cluster = FakeCluster()
+    cluster.on_route("orders", queues=2, brokers="ab")
+
+    with pytest.raises(InvalidArgument) as caught:
+        asyncio.run(QueueNames(cluster.admin, "orders").only())
+
+    assert caught.value.fact == "topic 'orders' has 4 queues"
+    assert "broker-a/0 to broker-a/1, broker-b/0 to broker-b/1" in caught.value.next_step

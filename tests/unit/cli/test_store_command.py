@@ -237,6 +237,18 @@ def test_messages_are_listed_as_they_lie_in_the_log(root: Path) -> None:
     assert second.split()[:4] == ["106", "B", "1", "0"]
 
 
+def test_who_does_not_see_all_messages_of_a_log_is_told(root: Path) -> None:
+    some = run("dump", root, "--count", "1")
+    every = run("dump", root, "--count", "0")
+    none = run("dump", root, "--topic", "nosuch")
+    as_json = run("dump", root, "--count", "1", "-o", "json")
+
+    assert some.stderr == "there are more: --count 0 shows all\n"
+    assert every.stderr == ""
+    assert none.stderr == "no such messages in the log\n"
+    assert as_json.stderr == ""
+
+
 def test_messages_are_objects_on_lines_of_their_own(root: Path) -> None:
     result = run("dump", root, "--count", "0", "-o", "json")
 

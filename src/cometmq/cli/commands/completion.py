@@ -29,9 +29,24 @@ def command(frame: Frame, /, shell: str) -> None:
     \b
       bash  echo 'eval "$(cometmq completion bash)"' >> ~/.bashrc
       zsh   echo 'eval "$(cometmq completion zsh)"' >> ~/.zshrc
-      fish  cometmq completion fish > ~/.config/fish/completions/cometmq.fish
+      fish  mkdir -p ~/.config/fish/completions
+            cometmq completion fish > ~/.config/fish/completions/cometmq.fish
     """
     made = get_completion_class(shell)
     assert made is not None, shell
     root = click.get_current_context().find_root().command
-    frame.write(made(root, {}, "cometmq", VARIABLE).source() + "\n")
+    frame.write(_mended(shell, made(root, {}, "cometmq", VARIABLE).source()) + "\n")
+
+
+def _mended(shell: str, script: str) -> str:
+    """The parser's script, with what it forgets."""
+    if shell == "fish":
+        # Each answer is "plain,name<Tab>explanation", and explanations have commas.
+        return script.replace('string split ","', 'string split --max 1 ","')
+    if shell == "zsh":
+        # A .zshrc that says nothing of completion has no compdef, and the script needs it.
+        # Autoloaded from fpath it is there, and the first line must stay the first.
+        tag, _, rest = script.partition("\n")
+        start = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+        return f"{tag}\n\n{start}\n{rest}"
+    return script

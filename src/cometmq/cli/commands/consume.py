@@ -18,6 +18,7 @@ from cometmq.cli.times import DURATION
 from cometmq.clock import SystemClock
 
 if TYPE_CHECKING:
+    from cometmq.admin import Admin
     from cometmq.aio import Client
     from cometmq.cli.consuming import Wanted
     from cometmq.client.core.message import Message
@@ -117,7 +118,7 @@ def command(frame: Frame, /, **given: Any) -> None:
     wish = _wish(**given)
     show = _shower(frame, wish.template)
     try:
-        shown = with_client(frame, lambda mq: _consume(mq, wish, show))
+        shown = with_client(frame, lambda mq, admin: _consume(mq, admin, wish, show))
     except KeyboardInterrupt:
         if not wish.wanted.is_following:  # else this is how it is ended
             raise
@@ -198,18 +199,18 @@ def _shower(frame: Frame, text: str | None) -> Show:
     return stream.show
 
 
-async def _consume(mq: "Client", wish: _Wish, show: Show) -> int:
+async def _consume(mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
     """How many were printed."""
     if wish.is_acknowledging:
-        return await _print_and_acknowledge(mq, wish, show)
-    return await _print(mq, wish, show)
+        return await _print_and_acknowledge(mq, admin, wish, show)
+    return await _print(mq, admin, wish, show)
 
 
-async def _print_and_acknowledge(mq: "Client", wish: _Wish, show: Show) -> int:
+async def _print_and_acknowledge(mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
     from cometmq.cli.consuming import consumed
 
     assert wish.group is not None
-    messages = consumed(mq, wish.wanted, wish.group, idle_ms=wish.idle_ms)
+    messages = consumed(mq, admin, wish.wanted, wish.group, idle_ms=wish.idle_ms)
     shown = 0
     async with contextlib.aclosing(messages):
         async for message in messages:
@@ -221,11 +222,11 @@ async def _print_and_acknowledge(mq: "Client", wish: _Wish, show: Show) -> int:
     return shown
 
 
-async def _print(mq: "Client", wish: _Wish, show: Show) -> int:
+async def _print(mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
     """Print what is there in large parts, and what comes as soon as it comes."""
     from cometmq.cli.consuming import browsed
 
-    messages = browsed(mq, wish.wanted, wish.group)
+    messages = browsed(mq, admin, wish.wanted, wish.group)
     part: list[Message[bytes]] = []
     shown = 0
     async with (

@@ -138,7 +138,7 @@ def cancel_command(frame: Frame, /, handle: str, topic: str | None) -> None:
     except RemoteProtocolError as error:
         advice = "pass the recall_handle that 'cometmq produce --delay … -o json' prints"
         raise InvalidArgument("handle", error.fact, advice) from error
-    message_id = with_client(frame, lambda mq: _recall(mq, topic or told.topic, handle))
+    message_id = with_client(frame, lambda mq, _: _recall(mq, topic or told.topic, handle))
     frame.show_record(
         {
             "message_id": message_id,

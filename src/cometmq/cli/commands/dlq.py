@@ -10,9 +10,11 @@ from cometmq.cli.command import Example, Group
 from cometmq.cli.completion import complete_groups, complete_topics
 from cometmq.cli.confirm import confirm, destroying, dry_run_option
 from cometmq.cli.connection import ask, cluster_options
+from cometmq.cli.describing import warn_of_outages
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.problems import Misuse
 from cometmq.cli.times import iso_time, local_time
+from cometmq.errors import Unreachable
 
 if TYPE_CHECKING:
     from cometmq.admin import Admin
@@ -47,12 +49,15 @@ def _group_argument(function: Any) -> Any:
 @pass_frame
 def ls_command(frame: Frame, /, is_pending: bool) -> None:
     """Groups that have dead letters, and how many of them are pending."""
-    found = [one for one in ask(frame, _all) if one.pending_count or not is_pending]
+    everyone = ask(frame, _all)
+    found = [one for one in everyone if one.pending_count or not is_pending]
     rows = [_summary(frame, one) for one in found]
     if rows or frame.is_for_programs:
         frame.show_rows(rows, columns=_LS_COLUMNS)
     else:
         frame.note("no group has dead letters")
+    outages = {out.address: out for one in everyone for out in one.outages}
+    warn_of_outages(frame, outages.values(), has_field=False)
 
 
 async def _all(admin: "Admin") -> "list[DeadLetterTopic]":
@@ -105,7 +110,7 @@ def peek_command(frame: Frame, /, group: str, count: int, is_all: bool) -> None:
     """
     from cometmq.cli.message_view import fields_of
 
-    found = ask(frame, lambda admin: _peeked(admin, group, count, is_all))
+    found, letters = ask(frame, lambda admin: _peeked(admin, group, count, is_all))
     if frame.is_for_programs:
         rows = [{**fields_of(one), **_origin(one)} for one in found]
         frame.show_rows(rows, columns=())
@@ -113,9 +118,12 @@ def peek_command(frame: Frame, /, group: str, count: int, is_all: bool) -> None:
         frame.show_rows([_peek_row(one) for one in found], columns=_PEEK_COLUMNS)
     else:
         frame.note(f"group '{group}' has no pending dead letters")
+    warn_of_outages(frame, letters.outages, has_field=False)
 
 
-async def _peeked(admin: "Admin", group: str, count: int, is_all: bool) -> "list[Message]":
+async def _peeked(
+    admin: "Admin", group: str, count: int, is_all: bool
+) -> "tuple[list[Message], DeadLetterTopic]":
     from cometmq.cli.dead_letters import dead_letters, letters_of
 
     letters = await dead_letters(admin, group)
@@ -124,7 +132,7 @@ async def _peeked(admin: "Admin", group: str, count: int, is_all: bool) -> "list
         if len(found) == count:
             break
         found.append(message)
-    return found
+    return found, letters
 
 
 def _origin(message: "Message") -> dict[str, Any]:
@@ -173,7 +181,7 @@ def replay_command(frame: Frame, /, group: str, **given: Any) -> None:
     Ctrl-C. Only when this program is killed, up to 32 of them are sent twice. With --key or --all
     nothing counts as dealt with, and who repeats it sends them again.
     """
-    done = with_client(frame, lambda mq: _replay(frame, mq, group, **given))
+    done = with_client(frame, lambda mq, admin: _replay(frame, mq, admin, group, **given))
     if not done:
         frame.note("nothing to send")
     elif not given["is_dry_run"]:
@@ -183,6 +191,7 @@ def replay_command(frame: Frame, /, group: str, **given: Any) -> None:
 async def _replay(
     frame: Frame,
     mq: "Client",
+    admin: "Admin",
     group: str,
     *,
     count: int | None,
@@ -208,7 +217,7 @@ async def _replay(
         row=lambda row, _: _replay_row(row),
         widths={"message_id": 32, "stored": 23, "keys": 8},
     )
-    admin, producer = mq.admin(), mq.producer()
+    producer = mq.producer()
 
     async def act(message: "Message") -> None:
         if is_dry_run:
@@ -218,6 +227,7 @@ async def _replay(
         stream.show([_replayed(message, to, is_sent=not is_dry_run)])
 
     letters = await dead_letters(admin, group)
+    warn_of_outages(frame, letters.outages, has_field=False)
     is_moving = not (keys or is_all or is_dry_run)
     return await replay(
         letters_of(admin, letters, is_all=is_all),
@@ -279,6 +289,9 @@ def purge_command(
     from cometmq.cli.dead_letters import dead_letters
 
     letters = ask(frame, lambda admin: dead_letters(admin, group))
+    for out in letters.outages:  # half of a purge would look like a whole one
+        reason = f"{out.broker_name}: {out.reason}"
+        raise Unreachable(out.address, reason, "nothing was changed; do it again once it is there")
     way = way or _asked_way(letters)
     if not is_dry_run:
         confirm(frame, _at_stake(letters, way), is_sure=is_sure)

@@ -66,10 +66,11 @@ def ls_command(frame: Frame, /, pattern: str | None, is_all: bool, cluster: str 
         for group in chosen
     ]
     frame.show_rows(rows, columns=("name", "kind", "brokers"))
-    warn_of_outages(frame, found.outages)
+    warn_of_outages(frame, found.outages, has_field=False)
     if not chosen:
         hidden = f"; {len(found.groups)} others are shown with --all" if found.groups else ""
-        frame.note(f"no such group{hidden}")
+        nothing = f"there is no group yet: a consumer makes one{hidden}"
+        frame.note(nothing if pattern is None else f"no group is like '{pattern}'")
 
 
 @click.command(
@@ -214,7 +215,7 @@ def _show_all_lags(frame: Frame, topic: str | None) -> None:
     ]
     rows.sort(key=lambda row: (-row["lag"], row["group"], row["topic"]))
     frame.show_rows(rows, columns=("group", "topic", "queues", "lag", "last_consumed"))
-    warn_of_outages(frame, outages)
+    warn_of_outages(frame, outages, has_field=False)
     if not rows:
         where = f" of topic '{topic}'" if topic else ""
         frame.note(f"no group has consumed anything{where} yet")
@@ -266,7 +267,7 @@ def connections_command(frame: Frame, /, group: str, topic: str | None) -> None:
 
     members, outages = ask(frame, work)
     frame.show_rows([_member(frame, one) for one in members], columns=_MEMBER_COLUMNS)
-    warn_of_outages(frame, outages)
+    warn_of_outages(frame, outages, has_field=False)
     if not members:
         frame.note(f"nobody of group '{group}' is connected")
 

@@ -53,7 +53,11 @@ def command() -> None:
     help="Where to look; an offset id needs none.",
 )
 @click.option("--key", metavar="KEY", help="All messages with this key, the latest last.")
-@click.option("--queue", metavar="QUEUE", help="With --offset: BROKER/NUMBER or NUMBER.")
+@click.option(
+    "--queue",
+    metavar="QUEUE",
+    help="With --offset: BROKER/NUMBER or NUMBER; needed where a topic has several.",
+)
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="The one at this offset.")
 @click.option("--since", "begin_ms", type=TIME, metavar="TIME", help="With --key: not before.")
 @click.option("--until", "end_ms", type=TIME, metavar="TIME", help="With --key: not after.")
@@ -106,7 +110,9 @@ async def _one(admin: "Admin", given: dict[str, Any]) -> "tuple[Message, tuple[C
     if given["message_id"] is not None:
         found = await _by_id(admin, given["message_id"], topic)
     else:
-        queue = await QueueNames(admin, topic).find(given["queue"] or "0")
+        names = QueueNames(admin, topic)
+        named = given["queue"]
+        queue = await (names.only() if named is None else names.find(named))
         offset = given["offset"]
         found = await admin.messages.at(topic, queue.broker_name, queue.queue_id, offset)
     return found, await admin.messages.consumption(found)

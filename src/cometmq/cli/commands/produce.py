@@ -22,6 +22,7 @@ from cometmq.cli.times import DURATION, TIME
 from cometmq.clock import SystemClock
 
 if TYPE_CHECKING:
+    from cometmq.admin import Admin
     from cometmq.aio import Client
     from cometmq.cli.bulk_send import Sent, Tally
     from cometmq.cli.output import Record
@@ -174,7 +175,7 @@ def command(frame: Frame, /, topic: str, **given: Any) -> None:
     wish = _wish(**given)
     if not wish.values and not wish.files and sys.stdin.isatty():
         click.echo("a message per line, Ctrl-D ends", err=True)
-    tally, seconds = with_client(frame, lambda mq: _produce(frame, mq, topic, wish))
+    tally, seconds = with_client(frame, lambda mq, admin: _produce(frame, mq, admin, topic, wish))
     if not tally.sent_count and not tally.failures:
         frame.note("nothing was sent: the input had no message in it")
     elif wish.is_quiet or tally.sent_count > 1:
@@ -215,7 +216,9 @@ def _wish(
     )
 
 
-async def _produce(frame: Frame, mq: "Client", topic: str, wish: Wish) -> "tuple[Tally, float]":
+async def _produce(
+    frame: Frame, mq: "Client", admin: "Admin", topic: str, wish: Wish
+) -> "tuple[Tally, float]":
     from cometmq.cli.bulk_send import BulkSend, Pace
     from cometmq.cli.queue_names import QueueNames
 
@@ -236,7 +239,7 @@ async def _produce(frame: Frame, mq: "Client", topic: str, wish: Wish) -> "tuple
         sending = BulkSend(
             mq.producer(send_timeout_ms=target_of(frame).timeout_ms),
             topic,
-            find_queue=QueueNames(mq.admin(), topic).find,
+            find_queue=QueueNames(admin, topic).find,
             report=report,
             pace=Pace(wish.rate, clock),
             in_flight_max=wish.in_flight,
@@ -246,7 +249,9 @@ async def _produce(frame: Frame, mq: "Client", topic: str, wish: Wish) -> "tuple
         try:
             tally = await sending.run(_drafts(wish))
         except asyncio.CancelledError:  # Ctrl-C
-            frame.note(f"interrupted: the first {stored} are stored, and perhaps some after them")
+            progress.close()
+            told = f"the first {stored} are stored, and perhaps some after them"
+            frame.note(f"interrupted: {told if stored else 'nothing is known to be stored'}")
             raise
         return tally, clock() - began
 

@@ -12,6 +12,7 @@ from cometmq.cli.connection import cluster_options, target_of
 from cometmq.cli.frame import Frame, pass_frame
 
 if TYPE_CHECKING:
+    from cometmq.admin import Admin
     from cometmq.aio import Client
     from cometmq.client.core.message import Message
 
@@ -44,7 +45,7 @@ def command(frame: Frame, /, topic: str, value: str, **message: Any) -> None:
 
     data = value.encode("utf-8", "surrogateescape")
     timeout_ms = target_of(frame).timeout_ms
-    reply = with_client(frame, lambda mq: _ask(mq, topic, data, message, timeout_ms))
+    reply = with_client(frame, lambda mq, admin: _ask(mq, admin, topic, data, message, timeout_ms))
     if frame.is_for_programs:
         frame.show_record(fields_of(reply))
         return
@@ -53,12 +54,17 @@ def command(frame: Frame, /, topic: str, value: str, **message: Any) -> None:
 
 
 async def _ask(
-    mq: "Client", topic: str, value: bytes, message: dict[str, Any], timeout_ms: int
+    mq: "Client",
+    admin: "Admin",
+    topic: str,
+    value: bytes,
+    message: dict[str, Any],
+    timeout_ms: int,
 ) -> "Message[bytes]":
     from cometmq.cli.queue_names import QueueNames
 
     named = message["queue"]
-    queue = None if named is None else await QueueNames(mq.admin(), topic).find(named)
+    queue = None if named is None else await QueueNames(admin, topic).find(named)
     return await mq.producer().request(
         topic,
         value,

@@ -160,17 +160,26 @@ def dump_command(
         if topic in (None, found.topic) and queue_id in (None, found.queue_id)
     )
     limited = islice(wanted, count) if count else wanted
-    _show_messages(frame, (_message(found, body) for found in limited), has_body=body is not None)
+    shown = _show_messages(
+        frame, (_message(found, body) for found in limited), has_body=body is not None
+    )
+    if not shown:
+        frame.note("no such messages in the log")
+    elif shown == count and next(wanted, None) is not None:
+        frame.note("there are more: --count 0 shows all")
 
 
 def _settings(file: Path | None) -> StoreSettings | None:
     return None if file is None else load(StoreSettings, file=read_properties(file)).settings
 
 
-def _show_messages(frame: Frame, messages: Iterator[Fields], *, has_body: bool) -> None:
+def _show_messages(frame: Frame, messages: Iterator[Fields], *, has_body: bool) -> int:
+    """How many there were."""
     columns = (*_MESSAGE_COLUMNS, "body") if has_body else _MESSAGE_COLUMNS
     part = list(islice(messages, ROWS_AT_ONCE))
+    shown = 0
     while True:
+        shown += len(part)
         if frame.output is Format.JSON:
             is_unicode = frame.printer.screen.is_unicode
             lines = (to_json(row, is_unicode=is_unicode, indent=None) for row in part)
@@ -180,7 +189,7 @@ def _show_messages(frame: Frame, messages: Iterator[Fields], *, has_body: bool) 
             frame.show_rows(_with_short_bodies(part) if is_table else part, columns=columns)
         part = list(islice(messages, ROWS_AT_ONCE))
         if not part:
-            return
+            return shown
 
 
 def _with_short_bodies(rows: Iterable[Fields]) -> list[Record]:

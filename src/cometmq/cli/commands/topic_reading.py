@@ -1,6 +1,6 @@
 """``cometmq topic tail`` and ``peek``: messages of a topic, without a group and without a trace."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,15 @@ import click
 from cometmq.cli.command import Command, Example
 from cometmq.cli.completion import complete_brokers, complete_topics
 from cometmq.cli.connection import Target, ask, cluster_options, explained, run, target_of
+from cometmq.cli.describing import warn_of_outages
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.times import TIME
 
 if TYPE_CHECKING:
     from cometmq.admin import Admin
     from cometmq.admin.message import Message
+    from cometmq.admin.servers import Outage
+    from cometmq.admin.topics import QueueStats, TopicStats
 
 _COUNT_MAX = 10_000
 _WIDTHS = {"stored": 23, "queue": 12, "offset": 8, "tag": 6, "keys": 8}
@@ -66,38 +69,48 @@ def peek_command(
     from cometmq.admin.positions import Earliest, Time
     from cometmq.cli.message_view import show_messages
 
-    async def work(admin: "Admin") -> "list[Message]":
+    async def work(admin: "Admin") -> "tuple[list[Message], Sequence[Outage]]":
         if is_oldest or since is not None:
             begin = Earliest() if since is None else Time(since)
             found = admin.messages.browse(
                 topic, begin=begin, broker=broker, queue_id=queue_id, limit=count
             )
-            return [message async for message in found]
-        return await _newest(admin, topic, count, broker, queue_id)
+            return [message async for message in found], ()
+        stats = await admin.topics.stats(topic)
+        queues = _chosen(stats, broker, queue_id)
+        return await _newest(admin, topic, queues, count), stats.outages
 
-    messages = ask(frame, work)
+    messages, outages = ask(frame, work)
     show_messages(frame, messages)
+    warn_of_outages(frame, outages, has_field=False)
     if not messages:
         frame.note(f"there are no such messages in topic '{topic}'")
 
 
-async def _newest(
-    admin: "Admin", topic: str, count: int, broker: str | None, queue_id: int | None
-) -> "list[Message]":
-    """The newest ``count`` messages; any of them may be in any queue."""
-    from cometmq.admin.positions import Offset
+def _chosen(
+    stats: "TopicStats", broker: str | None, queue_id: int | None
+) -> "Sequence[QueueStats]":
     from cometmq.errors import NotFound
 
-    stats = await admin.topics.stats(topic)
     chosen = [
         queue
         for queue in stats.queues
         if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
     ]
     if not chosen:
-        raise NotFound("queue", f"{broker or topic}/{queue_id}", f"it is not in '{topic}'")
+        name = f"{broker or stats.topic}/{queue_id}"
+        raise NotFound("queue", name, f"it is not in '{stats.topic}'")
+    return chosen
+
+
+async def _newest(
+    admin: "Admin", topic: str, queues: "Sequence[QueueStats]", count: int
+) -> "list[Message]":
+    """The newest ``count`` messages; any of them may be in any queue."""
+    from cometmq.admin.positions import Offset
+
     found: list[Message] = []
-    for queue in chosen:
+    for queue in queues:
         if queue.message_count:
             pages = admin.messages.browse(
                 topic,
@@ -156,8 +169,11 @@ def tail_command(
     object on a line of its own.
     """
     target = target_of(frame)
-    with explained(target):
-        run(_follow(frame, target, topic, tags, last, count))
+    try:
+        with explained(target):
+            run(_follow(frame, target, topic, tags, last, count))
+    except KeyboardInterrupt:  # this is how it is ended
+        frame.end_line()
 
 
 async def _follow(
@@ -191,7 +207,7 @@ async def _messages(
 
     async with target.admin() as admin:
         stats = await admin.topics.stats(topic)
-        newest = await _newest(admin, topic, last, None, None) if last else []
+        newest = await _newest(admin, topic, stats.queues, last) if last else []
     # From where the queues ended when they were looked at: nothing is missed or shown twice.
     ends = {
         MessageQueue(topic, queue.broker_name, queue.queue_id): queue.max_offset
