@@ -11,6 +11,7 @@ OURS, KAFKA = "ours", "kafka"
 MEMORY, LOG, BROKER = "in memory", "log", "broker"
 PEER, PEER_TUNED = "Kafka", "Kafka, tuned"
 LOG_ONE_CORE = "log, local[1]"
+BROKER_ARCHIVE = "broker, class archive"
 HEADER_COLUMNS = "topic,queueId,queueOffset,storeTimestamp"
 SENT_COLUMNS = ("body", "keys", "tags")
 
@@ -39,12 +40,17 @@ QUICK = Pace(rounds=3, first_rounds=1, warm_ups=2, rows=100_000, stream_rows=50_
 
 
 class Way(NamedTuple):
-    """One way to do the work of a row: on which side, from which source, with which columns."""
+    """One way to do the work of a row: on which side, from which source, with which columns.
+
+    ``has_archive`` is whether our session finds an archive of Spark's classes, which somebody must
+    have asked for.
+    """
 
     source: str
     side: str = OURS
     columns: str = ""
     master: str = "local[2]"
+    has_archive: bool = False
 
 
 class Case(NamedTuple):
@@ -96,6 +102,8 @@ def cases() -> Iterator[Case]:
     first_targets = (
         Target("first_row_s", LOG, PEER, at_most=FIRST_ROW_MAX),
         Target("first_row_s", BROKER, PEER, at_most=FIRST_ROW_MAX),
+        Target("first_row_s", BROKER_ARCHIVE, PEER),
     )
-    yield Case("first row", FIRST, {**BOTH, **PEERS}, first_targets)
+    quick = {BROKER_ARCHIVE: Way(BROKER, has_archive=True)}
+    yield Case("first row", FIRST, {**BOTH, **quick, **PEERS}, first_targets)
     yield Case(f"planning {MANY_TOPICS * MANY_QUEUES} queues", PLAN, BOTH)

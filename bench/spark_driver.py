@@ -37,11 +37,9 @@ Answer = dict[str, Any]
 def made(kind: str, master: str) -> Any:
     """A session: ``ours`` as our users make it, ``plain`` as everybody does."""
     if kind == "ours":
-        from bench import spark_memory
         from cometmq.spark import session
 
         started = session(master, app_name="bench", conf=CONF)
-        started.dataSource.register(spark_memory.MemorySource)
     else:
         from pyspark.sql import SparkSession
 
@@ -59,6 +57,7 @@ class Driver:
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
+        self._knows_memory = False
 
     def hello(self) -> Answer:
         return {"version": self._spark.version}
@@ -142,7 +141,17 @@ class Driver:
         return spark_memory.capture(options, Path(path))
 
     def _frame(self, source: str, options: Mapping[str, str]) -> Any:
+        if source == "memory":
+            self._know_memory()
         return self._spark.read.format(source).options(**options).load()
+
+    def _know_memory(self) -> None:
+        """Tell Spark of the source in memory, which no program but this one has."""
+        if not self._knows_memory:
+            from bench import spark_memory
+
+            self._spark.dataSource.register(spark_memory.MemorySource)
+            self._knows_memory = True
 
 
 def progress_of(batches: Sequence[Any]) -> Answer:

@@ -13,6 +13,15 @@ def test_a_session_runs_queries_and_python_workers(spark: "SparkSession") -> Non
     assert set(rows.map(lambda _: sys.executable).collect()) == {sys.executable}
 
 
+def test_python_workers_import_the_spark_that_is_installed(spark: "SparkSession") -> None:
+    """The one in Spark's zip is the same, and compiled anew by every process."""
+    import pyspark
+
+    rows = spark.sparkContext.parallelize([1], 1)
+
+    assert rows.map(lambda _: sys.modules["pyspark"].__file__).collect() == [pyspark.__file__]
+
+
 def test_a_session_is_set_up_for_topics(spark: "SparkSession") -> None:
     conf = spark.sparkContext.getConf()
 

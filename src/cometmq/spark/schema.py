@@ -1,7 +1,8 @@
 """The columns of a topic as a table, and the Arrow types they travel in.
 
 The schema is told to Spark as DDL text, because only the JVM can parse types; readers get it back
-as a ``StructType`` and make Arrow types of it with Spark's own rules.
+as a ``StructType`` and make Arrow types of it with Spark's own rules. Spark starts a process of its
+own to be told, so this module does without pyarrow until an Arrow type is wanted.
 """
 
 from __future__ import annotations
@@ -9,40 +10,41 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final
 
 from cometmq.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from cometmq.spark.options import SourceOptions
 
 BODY: Final = "body"
 PROPERTIES: Final = "properties"
 
-COLUMNS: Final[dict[str, tuple[str, Any]]] = {
-    "topic": ("string", pa.string()),
-    "brokerName": ("string", pa.string()),
-    "queueId": ("int", pa.int32()),
-    "queueOffset": ("bigint", pa.int64()),
-    "msgId": ("string", pa.string()),
-    "uniqKey": ("string", pa.string()),
-    "keys": ("string", pa.string()),
-    "tags": ("string", pa.string()),
-    BODY: ("binary", pa.binary()),
-    PROPERTIES: ("map<string,string>", pa.map_(pa.string(), pa.string())),
-    "bornTimestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
-    "storeTimestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
-    "bornHost": ("string", pa.string()),
-    "storeHost": ("string", pa.string()),
-    "flag": ("int", pa.int32()),
-    "sysFlag": ("int", pa.int32()),
-    "reconsumeTimes": ("int", pa.int32()),
-    "physicalOffset": ("bigint", pa.int64()),
-    "preparedTransactionOffset": ("bigint", pa.int64()),
-    "delayLevel": ("int", pa.int32()),
-    "originTopic": ("string", pa.string()),
-    "originMsgId": ("string", pa.string()),
+COLUMNS: Final[dict[str, tuple[str, str]]] = {
+    "topic": ("string", "string"),
+    "brokerName": ("string", "string"),
+    "queueId": ("int", "int32"),
+    "queueOffset": ("bigint", "int64"),
+    "msgId": ("string", "string"),
+    "uniqKey": ("string", "string"),
+    "keys": ("string", "string"),
+    "tags": ("string", "string"),
+    BODY: ("binary", "binary"),
+    PROPERTIES: ("map<string,string>", "map<string, string>"),
+    "bornTimestamp": ("timestamp", "timestamp[us, tz=UTC]"),
+    "storeTimestamp": ("timestamp", "timestamp[us, tz=UTC]"),
+    "bornHost": ("string", "string"),
+    "storeHost": ("string", "string"),
+    "flag": ("int", "int32"),
+    "sysFlag": ("int", "int32"),
+    "reconsumeTimes": ("int", "int32"),
+    "physicalOffset": ("bigint", "int64"),
+    "preparedTransactionOffset": ("bigint", "int64"),
+    "delayLevel": ("int", "int32"),
+    "originTopic": ("string", "string"),
+    "originMsgId": ("string", "string"),
 }
-"""Every column: its Spark type, and the Arrow type that Spark's rules make of it."""
+"""Every column: names of its Spark type, and of the Arrow type that Spark's rules make of it."""
 
 BODY_FORMATS: Final = ("binary", "string", "json")
 _BODY_FORMATS_LATER: Final = ("avro", "protobuf")
@@ -79,6 +81,18 @@ def chosen_columns(names: Sequence[str], *, with_properties: bool) -> tuple[str,
     return tuple(chosen)
 
 
+def schema_ddl(options: SourceOptions) -> str:
+    """The schema of a query as Spark's DDL; asks brokers only to infer a body's."""
+    columns = chosen_columns(options.columns, with_properties=options.with_properties)
+    schema = options.body_schema
+    if options.body_format == "json" and BODY in columns and schema is None:
+        from cometmq.spark.batch_plan import sampled_bodies
+        from cometmq.spark.bodies import inferred_body_type
+
+        schema = inferred_body_type(sampled_bodies(options))
+    return ddl_of(columns, body_type_of(options.body_format, schema or ""))
+
+
 def ddl_of(columns: Sequence[str], body_type: str) -> str:
     """The schema as Spark's DDL; ``body_type`` is the DDL type of the body."""
     return ", ".join(
@@ -100,11 +114,25 @@ def body_type_of(body_format: str, body_schema: str) -> str:
 
 def arrow_schema(columns: Sequence[str]) -> Any:
     """The Arrow schema of columns with a body of bytes, without asking Spark."""
-    return pa.schema([(name, COLUMNS[name][1]) for name in columns])
+    import pyarrow as pa
+
+    return pa.schema([(name, arrow_type(name)) for name in columns])
+
+
+def arrow_type(column: str) -> Any:
+    """The Arrow type of a column."""
+    import pyarrow as pa
+
+    text = pa.string()
+    kinds = (text, pa.binary(), pa.int32(), pa.int64(), pa.map_(text, text))
+    by_name = {str(kind): kind for kind in (*kinds, pa.timestamp("us", tz="UTC"))}
+    return by_name[COLUMNS[column][1]]
 
 
 def ddl_of_arrow(kind: Any) -> str:
     """The DDL of a type that was inferred from JSON; what is not known yet is text."""
+    import pyarrow as pa
+
     if pa.types.is_struct(kind):
         fields = (kind.field(number) for number in range(kind.num_fields))
         inner = ", ".join(f"`{one.name}`: {ddl_of_arrow(one.type)}" for one in fields)

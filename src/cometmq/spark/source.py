@@ -1,33 +1,24 @@
-"""``format("rocketmq")``: the data source that Spark finds, and its batch reader.
+"""``format("rocketmq")``: the data source that Spark finds.
 
 Everything that can be tested without Spark is elsewhere; here is what Spark's classes ask for.
+Spark starts one process to find this class and one to be told the schema, before those that plan
+and read. So whatever these two do not need is imported by the method that does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    Filter,
-    InputPartition,
-)
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSource
 
-from cometmq.errors import InvalidArgument
-from cometmq.spark.batch_plan import batch_tasks, schema_ddl, topology_of
-from cometmq.spark.options import SourceOptions, parse
-from cometmq.spark.positions import batch_ranges
-from cometmq.spark.pushdown import Pushed
-from cometmq.spark.schema import BODY, COLUMNS
-from cometmq.spark.tasks import Task, TaskReader
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
 
 NAME = "rocketmq"
 
@@ -40,14 +31,20 @@ class RocketMQSource(DataSource):
         return NAME
 
     def schema(self) -> str:
+        from cometmq.spark.options import parse
+        from cometmq.spark.schema import schema_ddl
+
         return schema_ddl(parse(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse(self.options)
-        kind = PushingReader if options.is_pushing_down else BatchReader
-        return kind(options, checked_schema(schema))
+        from cometmq.spark.batch import batch_reader
+        from cometmq.spark.options import parse
+
+        return batch_reader(parse(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from cometmq.spark.batch import checked_schema
+        from cometmq.spark.options import parse
         from cometmq.spark.stream import StreamReader
 
         return StreamReader(parse(self.options), checked_schema(schema))
@@ -63,58 +60,3 @@ class RocketMQSource(DataSource):
         from cometmq.spark.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
-
-
-class BatchReader(DataSourceReader):
-    """Reads what is in topics now."""
-
-    def __init__(self, options: SourceOptions, schema: Any) -> None:
-        self._options = options
-        self._schema = schema
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(task) for task in self._tasks(Pushed())]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        task = partition.value
-        if task is None:  # Spark's own partition, when there is nothing to read
-            return iter(())
-        return TaskReader(self._options, self._schema).read(task)
-
-    def _tasks(self, pushed: Pushed) -> list[Task]:
-        topology = topology_of(self._options)
-        ranges = batch_ranges(self._options, topology)
-        return batch_tasks(self._options, topology, pushed.narrowed(ranges, topology))
-
-
-class PushingReader(BatchReader):
-    """The same with filters that Spark pushes down; Spark refuses readers that can, by default."""
-
-    def __init__(self, options: SourceOptions, schema: Any) -> None:
-        super().__init__(options, schema)
-        self._pushed = Pushed()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what narrows ranges; Spark looks at every row all the same."""
-        self._pushed = Pushed.of(filters)
-        return filters
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(task) for task in self._tasks(self._pushed)]
-
-
-def checked_schema(schema: StructType) -> Any:
-    """The Arrow schema of a query; one that a user gives must have our names and types."""
-    wanted = to_arrow_schema(schema, timezone="UTC")
-    for field in wanted:
-        if field.name not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            raise InvalidArgument("schema", f"no such column: '{field.name}'", f"there: {known}")
-        ddl, kind = COLUMNS[field.name]
-        is_body = field.name == BODY and (
-            pa.types.is_struct(field.type) or pa.types.is_string(field.type)
-        )
-        if not is_body and field.type != kind:
-            fact = f"column '{field.name}' is {ddl}, not {field.type}"
-            raise InvalidArgument("schema", fact, "leave the schema out, and cast with select")
-    return wanted

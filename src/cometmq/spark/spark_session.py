@@ -5,6 +5,7 @@ cluster". A session that already runs is returned as it is, as Spark does.
 """
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import re
@@ -12,12 +13,12 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.errors import MissingDependency
-from cometmq.spark import java
+from cometmq.spark import class_archive, java, worker_python
 from cometmq.spark.errors import SparkSetupError
 
 if TYPE_CHECKING:
@@ -53,14 +54,19 @@ def session(
     package is not installed.
     """
     check_packages()
-    prepare(os.environ, java.find(os.environ, bundled=java.bundled_home()), is_local(master))
+    found = java.find(os.environ, bundled=java.bundled_home())
+    python = sys.executable
+    if is_local(master):  # on other machines there is no script of ours
+        python = worker_python.quick_python(os.environ, spark_folder())
+    prepare(os.environ, found, local=is_local(master), python=python)
 
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings(master, conf or {}).items():
         builder = builder.config(key, value)
-    started = builder.getOrCreate()
+    with started_quickly(os.environ, conf or {}, found):
+        started = builder.getOrCreate()
     if ship_package if ship_package is not None else not is_local(master):
         ship(started)
     return started
@@ -85,14 +91,31 @@ def check_version(version: str) -> None:
         )
 
 
-def prepare(environment: MutableMapping[str, str], found: java.Java, local: bool) -> None:
+def prepare(
+    environment: MutableMapping[str, str], found: java.Java, *, local: bool, python: str
+) -> None:
     """Say in the environment what Spark reads from there before it starts."""
     environment["JAVA_HOME"] = str(found.home)
     # Otherwise workers run whatever 'python3' is, which need not have our packages.
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
-    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_PYTHON", python)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", python)
     if local:
         environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+
+@contextlib.contextmanager
+def started_quickly(
+    environment: MutableMapping[str, str], conf: Mapping[str, str], found: java.Java
+) -> Iterator[None]:
+    """A JVM that is started meanwhile has its classes from an archive, if somebody made one."""
+    archive = class_archive.archive_for(environment, conf, found, spark_folder())
+    with contextlib.nullcontext() if archive is None else archive.offered(environment):
+        yield
+
+
+def spark_folder() -> Path:
+    """Where PySpark is installed, with the jars of Spark."""
+    return Path(str(importlib.import_module("pyspark").__file__)).resolve().parent
 
 
 def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:

@@ -12,16 +12,11 @@ pytest.importorskip("pyarrow")
 from cometmq import Client
 from cometmq.errors import NotFound, Unreachable
 from cometmq.model.offsets import MessageQueue
-from cometmq.spark.batch_plan import (
-    batch_plan,
-    sampled_bodies,
-    schema_ddl,
-    topology_of,
-)
+from cometmq.spark.batch_plan import batch_plan, sampled_bodies, topology_of
 from cometmq.spark.losses import MessagesLost
 from cometmq.spark.options import parse
 from cometmq.spark.planning import Range
-from cometmq.spark.schema import arrow_schema
+from cometmq.spark.schema import arrow_schema, schema_ddl
 from cometmq.spark.tasks import Task, TaskReader
 from cometmq.spark.topology import BrokerTopology
 from cometmq.spark.wire import wire_of

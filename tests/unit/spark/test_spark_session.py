@@ -52,13 +52,13 @@ def test_a_session_is_refused_before_an_old_pyspark_does_anything(tmp_path: Path
 def test_a_local_session_stays_on_this_machine() -> None:
     environment: dict[str, str] = {}
 
-    spark_session.prepare(environment, Java(Path("/java"), 17), local=True)
+    spark_session.prepare(environment, Java(Path("/java"), 17), local=True, python="/ours/python")
     settings = spark_session.settings("local[2]", {})
 
     assert environment == {
         "JAVA_HOME": "/java",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": "/ours/python",
+        "PYSPARK_DRIVER_PYTHON": "/ours/python",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     assert settings["spark.driver.host"] == "127.0.0.1"
@@ -69,7 +69,7 @@ def test_a_local_session_stays_on_this_machine() -> None:
 def test_a_session_on_a_cluster_may_be_reached() -> None:
     environment = {"PYSPARK_PYTHON": "/theirs/python"}
 
-    spark_session.prepare(environment, Java(Path("/java"), 17), local=False)
+    spark_session.prepare(environment, Java(Path("/java"), 17), local=False, python="/ours/python")
     settings = spark_session.settings("spark://host:7077", {})
 
     assert environment["PYSPARK_PYTHON"] == "/theirs/python"
