@@ -132,14 +132,20 @@ class Instance:
         return answer
 
     async def tell(
-        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        remark: str | None = None,
     ) -> None:
         """Tell a broker something that needs no answer. Raises Unreachable."""
         channel = self.connections.find(address) or await self.connections.channel(address)
         credentials = self.connections.credentials
         if credentials is not None:
             header = credentials.signed(header, body)
-        channel.oneway(code, header, body)
+        channel.oneway(code, header, body, remark=remark)
 
     def vip(self, address: str) -> str:
         """Where to send: the port two below, if the client was told to use it."""

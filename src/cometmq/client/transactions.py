@@ -41,6 +41,9 @@ from cometmq.remoting.running import Background
 
 _log = logs.get_logger("cometmq.client")
 
+REMARK_LENGTH_MAX: Final = 500
+"""What a broker is told of a failure: it goes into its log."""
+
 CHECKS_MAX: Final = 2_000
 """Questions about half messages that wait; more are passed over, for brokers ask again."""
 
@@ -189,10 +192,10 @@ class TransactionProducer(ClosedOnExit):
         running.count += 1  # not limited here: sends are, and locals may call each other
         try:
             message, sent = await self._halves.send_half(topic, value, options, timeout_ms)
-            state = LocalState.ROLLBACK
+            state, remark = LocalState.ROLLBACK, None
             if sent.is_ok:
-                state = await self._outcome(local, sent, sent.message_id)
-            await self._end(message, sent, state)
+                state, remark = await self._outcome(local, sent, sent.message_id)
+            await self._end(message, sent, state, remark)
         finally:
             running.leave()
         return TransactionResult(sent, state)
@@ -204,22 +207,27 @@ class TransactionProducer(ClosedOnExit):
 
     # --- ends
 
-    async def _outcome(self, function: Function, argument: Any, name: str) -> LocalState:
+    async def _outcome(
+        self, function: Function, argument: Any, name: str
+    ) -> tuple[LocalState, str | None]:
+        """What a function decided, and what the broker is told of its failure."""
         try:
             state = await _called(function, argument)
         except BaseException as error:
             if not is_outcome(error):
                 raise
             _log.exception("group=%s message=%s transaction failed, unknown", self.group, name)
-            return LocalState.UNKNOWN
+            return LocalState.UNKNOWN, f"{type(error).__name__}: {error}"[:REMARK_LENGTH_MAX]
         if isinstance(state, LocalState):
-            return state
+            return state, None
         if state is not None:
             shown = repr(state)[:100]
             _log.error("group=%s message=%s ended with %s, no LocalState", self.group, name, shown)
-        return LocalState.UNKNOWN
+        return LocalState.UNKNOWN, None
 
-    async def _end(self, message: Outgoing, sent: SendResult, state: LocalState) -> None:
+    async def _end(
+        self, message: Outgoing, sent: SendResult, state: LocalState, remark: str | None
+    ) -> None:
         address = self._instance.routes.table.master(sent.queue.broker_name) or ""
         try:
             if not address:
@@ -234,7 +242,7 @@ class TransactionProducer(ClosedOnExit):
                 sent.transaction_id,
                 message.topic,
             )
-            await self._tell(address, header)
+            await self._tell(address, header, remark)
         except CometError as error:
             self._not_told(sent.message_id, error)
         context = TransactionContext(
@@ -251,8 +259,8 @@ class TransactionProducer(ClosedOnExit):
         )
         self._call_hooks(context)
 
-    async def _tell(self, address: str, header: EndTransaction) -> None:
-        await self._instance.tell(address, RequestCode.END_TRANSACTION, header)
+    async def _tell(self, address: str, header: EndTransaction, remark: str | None) -> None:
+        await self._instance.tell(address, RequestCode.END_TRANSACTION, header, remark=remark)
 
     def _not_told(self, message_id: str, error: CometError) -> None:
         """Nothing is lost by that: the broker will ask."""
@@ -297,7 +305,7 @@ class TransactionProducer(ClosedOnExit):
 
     async def _answer(self, address: str, request: CheckTransactionState, half: Record) -> None:
         message: Message[Any] = Message(half, self._source)
-        state = await self._outcome(self._check, message, message.message_id)
+        state, remark = await self._outcome(self._check, message, message.message_id)
         header = EndTransaction(
             self.group,
             request.tran_state_table_offset,
@@ -309,7 +317,7 @@ class TransactionProducer(ClosedOnExit):
             half.topic,
         )
         try:
-            await self._tell(address, header)
+            await self._tell(address, header, remark)
         except CometError as error:
             self._not_told(message.message_id, error)
         context = TransactionContext(

@@ -99,12 +99,13 @@ class Channel(Link):
         header: Header | None = None,
         body: bytes = b"",
         *,
+        remark: str | None = None,
         serialization: Serialization = Serialization.JSON,
     ) -> None:
         """Tell the peer something that needs no answer; lost without notice if it is gone."""
         if self.is_open:
             opaque, flag = self._connection.tell(), CommandFlag.ONEWAY
-            head = core.encode_head(serialization, code, opaque, flag, None, header, len(body))
+            head = core.encode_head(serialization, code, opaque, flag, remark, header, len(body))
             self._outbox.put(head, (body,), len(body))
 
     def close_when_answered(self, reason: str) -> None:

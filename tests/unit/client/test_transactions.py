@@ -14,6 +14,7 @@ from cometmq.client.client import Client
 from cometmq.client.core.message import Message
 from cometmq.client.core.results import LocalState, SendResult, SendStatus
 from cometmq.client.hooks import SendContext, TransactionContext
+from cometmq.client.transactions import REMARK_LENGTH_MAX
 from cometmq.codec import bodies, core
 from cometmq.codec.bodies.clients import HeartbeatData
 from cometmq.codec.codes import RequestCode, ResponseCode
@@ -344,6 +345,22 @@ async def test_a_check_that_raises_leaves_the_message_and_the_next_is_answered()
         second = await ended(cluster, 2)
 
         assert (first.commit_or_rollback, second.commit_or_rollback) == (0, 8)
+        remarks = [told.command.remark for told in cluster.a.questions(END)]
+        assert remarks == ["ValueError: no ledger", None]
+
+
+async def test_the_broker_is_told_why_a_local_transaction_failed_in_a_few_words() -> None:
+    async with scene() as (cluster, client):
+        producer = client.transaction_producer("payers", never)
+
+        def local(_: object) -> LocalState:
+            raise ValueError("no ledger" * 1_000)
+
+        await producer.send("orders", b"paid", local=local)
+        await ended(cluster)
+
+        (told,) = cluster.a.questions(END)
+        assert told.command.remark == ("ValueError: " + "no ledger" * 1_000)[:REMARK_LENGTH_MAX]
 
 
 class Panic(BaseException):
