@@ -142,6 +142,7 @@ class FakeChannel(Channel):
         header: Header | None = None,
         body: bytes = b"",
         *,
+        remark: str | None = None,
         serialization: Serialization = Serialization.JSON,
     ) -> None:
         if self.is_open:
