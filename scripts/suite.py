@@ -22,6 +22,9 @@ PYTHON = sys.executable
 UNIT_TESTS = ("tests/unit", "tests/broker", "tests/golden", "tests/property")
 WITHOUT_SLOW = ("-m", "not slow")
 NEWER_PYTHONS = ("3.12", "3.13", "3.14")
+# Where tests note their failures (tests/conftest.py), for the summary.
+FAILURES_VARIABLE = "COMETMQ_FAILURES"
+FAILURE_LINES_MAX = 60
 
 
 class Part(NamedTuple):
@@ -34,6 +37,9 @@ class Part(NamedTuple):
     command: Sequence[str]
     environment: Mapping[str, str] = {}
     beside: bool = False
+
+    def noting_failures(self, path: str) -> "Part":
+        return self._replace(environment={**self.environment, FAILURES_VARIABLE: path})
 
 
 class Outcome(NamedTuple):
@@ -139,13 +145,15 @@ def succeeds(command: Sequence[str]) -> bool:
 def run(parts: Sequence[Part]) -> int:
     began = time.monotonic()
     outcomes: list[Outcome] = []
-    for is_beside, group in itertools.groupby(parts, key=lambda part: part.beside):
-        if is_beside:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                outcomes += pool.map(run_beside, group)
-        else:
-            outcomes += map(run_alone, group)
-    return summary(outcomes, (time.monotonic() - began) / 60)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8", prefix="failures-") as failures:
+        noting = [part.noting_failures(failures.name) for part in parts]
+        for is_beside, group in itertools.groupby(noting, key=lambda part: part.beside):
+            if is_beside:
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    outcomes += pool.map(run_beside, group)
+            else:
+                outcomes += map(run_alone, group)
+        return summary(outcomes, (time.monotonic() - began) / 60, failures.read().splitlines())
 
 
 def run_alone(part: Part) -> Outcome:
@@ -181,7 +189,9 @@ def outcome_of(part: Part, output: IO[bytes] | None) -> Outcome:
     return Outcome(part, (time.monotonic() - began) / 60, done.returncode == 0)
 
 
-def summary(outcomes: Sequence[Outcome], minutes_in_all: float) -> int:
+def summary(
+    outcomes: Sequence[Outcome], minutes_in_all: float, failures: Sequence[str] = ()
+) -> int:
     minutes: dict[str, float] = {}
     for part, spent, _ in outcomes:
         minutes[part.area] = minutes.get(part.area, 0) + spent
@@ -192,6 +202,8 @@ def summary(outcomes: Sequence[Outcome], minutes_in_all: float) -> int:
     failed = [outcome.part for outcome in outcomes if not outcome.is_passed]
     for part in failed:
         print(f"FAILED  {part.area}: {' '.join(part.command[-2:])}")
+    for line in failures[:FAILURE_LINES_MAX]:
+        print(f"        {line}")
     print(f"parts: {len(outcomes) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
 

@@ -1,7 +1,8 @@
-"""What all tests share: how many rounds random tests take, and which core must be running."""
+"""What all tests share: the rounds of random tests, the core that must run, and what failed."""
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,8 +22,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The suite's summary repeats what is in this file: the end of a long log is all that is read.
+FAILURES_VARIABLE = "COMETMQ_FAILURES"
+FAILURE_LINES = 2
+FAILURE_LINE_MAX = 300
+
+
 def pytest_report_header() -> str:
     return f"cometmq: {core.active()} core"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    path = os.environ.get(FAILURES_VARIABLE)
+    if path is None or not report.failed:
+        return
+    crash = getattr(report.longrepr, "reprcrash", None)
+    told = crash.message if crash else report.longreprtext
+    reason = [line[:FAILURE_LINE_MAX] for line in told.splitlines() if line.strip()][:FAILURE_LINES]
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write("\n        ".join([f"{report.nodeid} ({report.when})", *reason]) + "\n")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,6 +39,10 @@ BROKER_SETTINGS: Mapping[str, str] = {
     "fileReservedTime": "87600",
     # A developer's disk may well be fuller than the 75 per cent at which a broker starts to clean.
     "diskMaxUsedSpaceRatio": "95",
+    # Apache's refuses sends that waited 200 ms or found the log busy for a second. On a loaded
+    # machine that is its first second, and a client that names the queue does not try again.
+    "waitTimeMillsInSendQueue": "30000",
+    "osPageCacheBusyTimeOutMills": "30000",
 }
 
 
