@@ -16,7 +16,9 @@ CONF = {
     "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "600m",
-    # Otherwise the executor that comes first does it all.
+    # Otherwise the executor that comes first does it all; a standalone cluster counts what it
+    # waits for by the cores that were asked for, and waits for none if nobody asked.
+    "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",
 }
