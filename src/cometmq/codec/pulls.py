@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Commit = Callable[[str, str, int, int], object]
     Limits = tuple[int, int, int, int, int]
     Bounds = tuple[int, int, int]
-    Chosen = tuple[bytes, int, int]
+    Chosen = tuple[list[memoryview], int, int, int]
 
 COMMIT_OFFSET: Final = 0x1
 SUSPEND: Final = 0x2
@@ -74,8 +74,6 @@ class LogFile(Protocol):
 
     begin: int
     view: memoryview
-    mapping: mmap
-    """What ``view`` shows; bytes are cut out of it sooner."""
 
 
 class Log(Protocol):
@@ -244,15 +242,16 @@ class PullTail:
             chosen = _some_of(buffer, start, stop, bounds, plan, file)
         if chosen is None:
             return None
-        joined, records, examined = chosen
-        size = len(joined)
+        parts, size, records, examined = chosen
         plan.taken[0] += records
         plan.taken[1] += size
         offsets = offset + examined, low, high
         plan.pulled[header.queue_id] = offset + examined
         if command.serialization == 0:
-            return self._json_answer((*offsets, command.opaque), size) + joined
-        return self._answer(command.serialization, command.opaque, *offsets, size) + joined
+            head = self._json_answer((*offsets, command.opaque), size)
+        else:
+            head = self._answer(command.serialization, command.opaque, *offsets, size)
+        return b"".join((head, *parts))
 
 
 def _some_of(
@@ -276,8 +275,8 @@ def _some_of(
         return None
     if any(first < base or last > end for first, last in chosen.runs):
         return None
-    joined = b"".join([file.view[first - base : last - base] for first, last in chosen.runs])
-    return joined, chosen.records, chosen.examined
+    parts = [file.view[first - base : last - base] for first, last in chosen.runs]
+    return parts, chosen.bytes, chosen.records, chosen.examined
 
 
 def _all_of(
@@ -293,16 +292,20 @@ def _all_of(
         return None
     values = _entries(count).unpack_from(buffer, start)
     places, sizes = values[::2], values[1::2]
-    base, mapping, last = file.begin, file.mapping, places[-1]
-    end = min(log_end, base + file.view.nbytes)
+    base, view, last = file.begin, file.view, places[-1]
+    file_end = base + view.nbytes
     if min(places) < max(base, log_begin, warm_begin) or max(places) > last:
         return None
     # Sizes that are possible and have this sum are all small enough.
-    if min(sizes) <= 0 or sum(sizes) > min(limits[1], JOINED_BYTES_MAX) or last + sizes[-1] > end:
+    size = sum(sizes)
+    if min(sizes) <= 0 or size > min(limits[1], JOINED_BYTES_MAX):
+        return None
+    # What reaches beyond the file would be cut off there, and the answer's length be wrong.
+    if last + sizes[-1] > log_end or last + max(sizes) > file_end:
         return None
     begins = [place - base for place in places] if base else places
-    parts = [mapping[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
-    return b"".join(parts), count, count
+    parts = [view[begin : begin + length] for begin, length in zip(begins, sizes, strict=True)]
+    return parts, size, count, count
 
 
 @functools.cache

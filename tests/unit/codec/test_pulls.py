@@ -1,6 +1,7 @@
 """Plain pulls are answered as the plain code answers them, whichever core is active."""
 
 import random
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,7 +100,7 @@ def plain() -> Place:
 
 
 def log_file(begin: int, data: bytes) -> Any:
-    return SimpleNamespace(begin=begin, view=memoryview(data), mapping=data)
+    return SimpleNamespace(begin=begin, view=memoryview(data))
 
 
 def log_bytes(begin: int, end: int) -> bytes:
@@ -264,6 +265,22 @@ def test_queues_that_are_not_simple_are_left_to_the_caller(fault: str) -> None:
         place.log.begin += FILE_BYTES
     else:
         del place.queues["orders"][0]
+
+    assert place.take(pull()) == (0, [])
+
+
+@pytest.mark.parametrize("kind", [active, plain])
+def test_an_entry_that_reaches_beyond_its_file_is_left_to_the_caller(
+    kind: Callable[[], Place],
+) -> None:
+    """The file would end it early, and the frame be shorter than it says."""
+    place = kind()
+    near_the_end = place.log.begin + FILE_BYTES - 200
+    queue = Queue([near_the_end, near_the_end + 50])
+    too_long = queue_entry.pack(near_the_end, 500, BLUE)
+    queue.data = too_long + queue.data[queue_entry.ENTRY_BYTES :]
+    place.queues["orders"][0] = queue
+    place.plan(wanted())
 
     assert place.take(pull()) == (0, [])
 
