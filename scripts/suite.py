@@ -25,6 +25,8 @@ NEWER_PYTHONS = ("3.12", "3.13", "3.14")
 # Where tests note their failures (tests/conftest.py), for the summary.
 FAILURES_VARIABLE = "COMETMQ_FAILURES"
 FAILURE_LINES_MAX = 60
+# Where pytest makes the folders of tests; by default below one that all its runs share.
+TEMPORARY_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
 
 
 class Part(NamedTuple):
@@ -40,6 +42,9 @@ class Part(NamedTuple):
 
     def noting_failures(self, path: str) -> "Part":
         return self._replace(environment={**self.environment, FAILURES_VARIABLE: path})
+
+    def in_folder(self, path: str) -> "Part":
+        return self._replace(environment={**self.environment, TEMPORARY_VARIABLE: path})
 
 
 class Outcome(NamedTuple):
@@ -162,9 +167,14 @@ def run_alone(part: Part) -> Outcome:
 
 
 def run_beside(part: Part) -> Outcome:
-    """What it prints is shown when it has ended, so that two do not talk at once."""
-    with tempfile.TemporaryFile() as output:
-        outcome = outcome_of(part, output)
+    """What it prints is shown when it has ended, so that two do not talk at once.
+
+    Each has temporary folders of its own: two runs of pytest that tidy up the same old ones at the
+    same time fail.
+    """
+    own_folder = tempfile.TemporaryDirectory(prefix="suite-", ignore_cleanup_errors=True)
+    with own_folder as folder, tempfile.TemporaryFile() as output:
+        outcome = outcome_of(part.in_folder(folder), output)
         output.seek(0)
         text = output.read().decode(errors="replace")
     print(f"{heading(part)}\n{text}", end="", flush=True)

@@ -1,5 +1,6 @@
 """The program that runs all tests tells at its end what failed and why."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -50,3 +51,18 @@ def test_a_suite_that_passes_names_no_test(capsys: pytest.CaptureFixture[str]) -
 
     assert status == 0
     assert capsys.readouterr().out.endswith("in all\nparts: 1 passed, 0 failed\n")
+
+
+def test_parts_beside_each_other_share_no_temporary_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test_file = tmp_path / "test_folder.py"
+    test_file.write_text("def test_folder(tmp_path): print('below', tmp_path.parents[2])")
+    command = [sys.executable, "-m", "pytest", "-qs", "-p", "no:cacheprovider", str(test_file)]
+
+    status = suite.run([Part(area, command, beside=True) for area in ("one", "other")])
+
+    said = re.findall(r"below (.+)", capsys.readouterr().out)
+    assert status == 0
+    assert len(said) == len(set(said)) == 2
+    assert not any(Path(folder).exists() for folder in said)
