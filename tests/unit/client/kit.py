@@ -18,6 +18,7 @@ from cometmq.codec.headers.send import SendMessageResponse, SendMessageV2
 from cometmq.codec.properties import decode as decode_properties
 from cometmq.model.route import BrokerData, QueueData, TopicRoute
 from cometmq.remoting.channel import Channel
+from cometmq.remoting.config import ServerSettings
 from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.server import Server
 
@@ -55,9 +56,10 @@ Reply = Answer | Callable[[Asked], Answer | Awaitable[Answer | None] | None] | N
 class Node:
     """A server. ``on`` says what a code is answered with; the last answer counts for ever."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, has_vip_port: bool = False) -> None:
         self.name = name
         self.address = ""
+        self._settings = ServerSettings(is_vip_enabled=has_vip_port)
         self.asked: list[Asked] = []
         self.version: int | None = None  # None is our own
         self._replies: dict[int, list[Reply]] = {}
@@ -84,7 +86,7 @@ class Node:
         return found
 
     async def start(self) -> None:
-        self._server = Server(self._routes)
+        self._server = Server(self._routes, settings=self._settings)
         host, _, port = self.address.rpartition(":")
         await self._server.start(host or "127.0.0.1", int(port or 0))
         self.address = f"127.0.0.1:{self._server.ports[0]}"
@@ -95,6 +97,11 @@ class Node:
                 channel.drop("the test stops it")
             await self._server.stop()
             self._server = None
+
+    @property
+    def vip_address(self) -> str:
+        host, _, port = self.address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
 
     @property
     def channels(self) -> frozenset[Channel]:
@@ -146,9 +153,13 @@ class _Everything(Routes):
 class FakeCluster:
     """Name servers and brokers ``broker-a``, ``broker-b``, … that take every send."""
 
-    def __init__(self, brokers: str = "a", name_servers: int = 1) -> None:
+    def __init__(
+        self, brokers: str = "a", name_servers: int = 1, *, have_vip_ports: bool = False
+    ) -> None:
         self.name_servers = [Node(f"namesrv-{number}") for number in range(name_servers)]
-        self.brokers = {letter: Node(f"broker-{letter}") for letter in brokers}
+        self.brokers = {
+            letter: Node(f"broker-{letter}", has_vip_port=have_vip_ports) for letter in brokers
+        }
         self.topics: dict[str, TopicRoute] = {}
         self._offset = 0
         for server in self.name_servers:

@@ -476,15 +476,17 @@ async def test_nobody_to_ask_is_an_error_that_names_the_name_servers() -> None:
 
 
 async def test_the_vip_channel_is_two_ports_below() -> None:
-    async with FakeCluster("ab") as cluster, connected(cluster, is_vip_channel=True) as client:
-        host, _, port = cluster.a.address.rpartition(":")
-        fake = BrokerData("broker-a", {0: f"{host}:{int(port) + 2}"}, "east")
-        cluster.topics["orders"] = TopicRoute((fake,), (QueueData("broker-a", 1, 1, 6),))
+    async with (
+        FakeCluster(have_vip_ports=True) as cluster,
+        connected(cluster, is_vip_channel=True) as client,
+    ):
+        cluster.create("orders")
 
         result = await client.producer().send("orders", b"x")
 
         assert result.is_ok
-        assert len(cluster.a.sends) == 1
+        (sent,) = cluster.a.sends
+        assert sent.channel.local == cluster.a.vip_address
 
 
 async def test_sends_are_signed() -> None:
