@@ -167,7 +167,7 @@ async def test_connections_are_bounded_and_the_one_unused_longest_goes() -> None
 async def test_a_server_that_does_not_answer_is_given_up() -> None:
     async with peers() as (peer,), Connections() as connections:
         with pytest.raises(RequestTimeout):
-            await connections.ask(peer.address, SILENT, timeout_ms=20)
+            await connections.ask(peer.address, SILENT, timeout_ms=200)
 
 
 async def test_a_peer_that_has_said_nothing_since_it_was_asked_is_hung_up_on() -> None:
@@ -176,7 +176,7 @@ async def test_a_peer_that_has_said_nothing_since_it_was_asked_is_hung_up_on() -
         channel = connections.find(peer.address)
 
         with pytest.raises(RequestTimeout):
-            await connections.ask(peer.address, SILENT, timeout_ms=20)
+            await connections.ask(peer.address, SILENT, timeout_ms=200)
 
         assert channel is not None
         assert not channel.is_open
@@ -184,8 +184,8 @@ async def test_a_peer_that_has_said_nothing_since_it_was_asked_is_hung_up_on() -
 
 
 async def test_a_late_answer_alone_does_not_cost_others_their_connection() -> None:
-    async with peers() as (peer,), Connections() as connections:
-        late = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=30))
+    async with peers() as (peer,), Connections(silence_ms=20) as connections:
+        late = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=200))
         await asyncio.sleep(0)
         await say(connections, peer)
 
@@ -284,7 +284,7 @@ async def test_a_server_that_goes_away_is_asked_again_on_a_new_connection() -> N
     async with peers() as (peer,), Connections() as connections:
         await say(connections, peer)
         old = connections.find(peer.address)
-        waiting = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=50))
+        waiting = asyncio.create_task(connections.ask(peer.address, SILENT, timeout_ms=500))
         await asyncio.sleep(0)
 
         answer = await connections.ask(peer.address, LEAVING, timeout_ms=5_000)
