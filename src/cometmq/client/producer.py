@@ -463,6 +463,7 @@ class Producer(ClosedOnExit):
             raise InvalidArgument("queue", "queue and selector were both given", "choose one")
         if queue is None:
             return Place(selector=selector, value=value)
+        checks.check_is_queue(queue)
         queue = names.wrap_queue(self._namespace, queue)
         checks.check_queue(queue, topic)
         return Place(queue)

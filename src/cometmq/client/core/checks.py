@@ -245,6 +245,16 @@ def check_delay(delay_ms: int | None, delay_level: int | None, deliver_at_ms: in
         )
 
 
+def check_is_queue(queue: object) -> None:
+    """Refuse what is no queue, like a number: each broker has a queue of that number."""
+    if not isinstance(queue, MessageQueue):
+        raise InvalidArgument(
+            "queue",
+            f"{queue!r} is no MessageQueue",
+            "pass MessageQueue(topic, broker_name, queue_id), or choose with selector=",
+        )
+
+
 def check_queue(queue: MessageQueue, topic: str) -> None:
     """Refuse a queue of another topic."""
     if queue.topic != topic:

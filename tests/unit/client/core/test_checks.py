@@ -187,6 +187,12 @@ def test_a_queue_belongs_to_the_topic_of_the_message() -> None:
     assert refuses(checks.check_queue, queue, "bills")
 
 
+def test_a_number_is_no_queue() -> None:
+    """Each broker of the topic has a queue of that number."""
+    assert not refuses(checks.check_is_queue, MessageQueue("orders", "broker-a", 0))
+    assert refuses(checks.check_is_queue, 0)
+
+
 @pytest.mark.parametrize(
     ("check", "arguments", "sentence"),
     [
