@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
+from cometmq import logs
 from cometmq.blocking.loop_thread import Call
 from cometmq.blocking.member import Entered, Threads, listed
 from cometmq.blocking.streams import Stream
@@ -12,8 +13,10 @@ from cometmq.client import push_consumer
 from cometmq.client.core.message import Message
 from cometmq.client.core.message_batch import Batch
 from cometmq.client.metrics import QueueProgress
-from cometmq.errors import InvalidArgument
+from cometmq.errors import InvalidArgument, NotRunning
 from cometmq.model.offsets import MessageQueue
+
+_log = logs.get_logger("cometmq.client")
 
 T = TypeVar("T")
 
@@ -167,6 +170,8 @@ class Consumer(Entered[push_consumer.Consumer[T]], Generic[T]):
             self.close()
         except KeyboardInterrupt:
             self._threads.loop.is_hurried = True
+        except NotRunning as late:  # and Ctrl-C is what the caller must see
+            _log.warning("group=%s not closed to the end: %s", self.group, late)
 
     def _marked(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The same handler, of which is known on which threads it runs."""

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from cometmq import logs
 from cometmq.blocking.callbacks import CallbackThreads
 from cometmq.blocking.loop_thread import CALL_MS_MAX, GRACE_MS, LoopThread
+from cometmq.errors import NotRunning
 
 if TYPE_CHECKING:
     from cometmq.blocking.streams import Stream
+
+_log = logs.get_logger("cometmq.client")
 
 T = TypeVar("T")
 E = TypeVar("E", bound="Enterable")
@@ -108,7 +112,13 @@ class ClosedOnExit(abc.ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except NotRunning as late:
+            if error is None:
+                raise
+            # What ended the block, Ctrl-C for one, is what its caller must see.
+            _log.warning("not closed to the end: %s", late)
 
 
 class Enterable(Protocol):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from cometmq import logs
+from cometmq.client.closing_time import STEP_SECONDS_MIN
 from cometmq.client.consumer_setup import ConsumerSetup
 from cometmq.client.core.message import (
     ACK,
@@ -115,13 +116,15 @@ class ConcurrentHandling(Generic[T]):
 
     async def drain(self, seconds: float) -> None:
         """Let handlers end, and what they sent back arrive."""
+        deadline = self._loop.time() + seconds
         try:
             await self.runner.drain(seconds)
         finally:
             await self.runner.stop()
             self.flush()
             if self._returning:
-                await asyncio.wait(self._returning, timeout=seconds)
+                left = max(STEP_SECONDS_MIN, deadline - self._loop.time())
+                await asyncio.wait(self._returning, timeout=left)
             for task in self._returning:
                 task.cancel()
 

@@ -192,17 +192,19 @@ class Instance:
         self.consumers[member.group] = member
         await self.heartbeat()
 
-    async def remove_producer(self, member: ProducerMember) -> None:
+    async def remove_producer(self, member: ProducerMember, seconds: float) -> None:
+        """Speak for it no more, and say so; nobody waits longer than ``seconds`` for that."""
         if self.producers.get(member.group) is member:
             del self.producers[member.group]
-            await self._unregister(UnregisterClient(self.client_id, producer_group=member.group))
+            header = UnregisterClient(self.client_id, producer_group=member.group)
+            await self._say_within(seconds, f"producer {member.group} leaves", header)
 
-    async def remove_consumer(self, member: ConsumerMember) -> None:
+    async def remove_consumer(self, member: ConsumerMember, seconds: float) -> None:
+        """Speak for it no more, and say so; nobody waits longer than ``seconds`` for that."""
         if self.consumers.get(member.group) is member:
             del self.consumers[member.group]
-            async with self._beating:
-                pass  # a heartbeat that still names it must not come after its leave
-            await self._unregister(UnregisterClient(self.client_id, consumer_group=member.group))
+            header = UnregisterClient(self.client_id, consumer_group=member.group)
+            await self._say_within(seconds, f"consumer {member.group} leaves", header)
 
     def topics(self) -> set[str]:
         """Whose routes are kept up to date."""
@@ -283,8 +285,15 @@ class Instance:
             tuple(consumer.consumer_data() for consumer in consumers),
         )
 
+    async def _say_within(self, seconds: float, name: str, header: UnregisterClient) -> None:
+        """Brokers that take longer are told as long as this instance lives."""
+        task = self.background.spawn(name, self._unregister(header))
+        await asyncio.wait((task,), timeout=seconds)
+
     async def _unregister(self, header: UnregisterClient) -> None:
         code = RequestCode.UNREGISTER_CLIENT
+        async with self._beating:
+            pass  # a heartbeat that still names it must not come after its leave
 
         async def leave(address: str) -> None:
             try:

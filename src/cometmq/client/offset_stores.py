@@ -28,8 +28,6 @@ _log = logs.get_logger("cometmq.client")
 NOTHING_STORED = -1
 FAILED = -2
 OFFSET_TIMEOUT_MS = 5_000
-LAST_SAVE_MS_MIN = 1_000
-"""What the last save gets, however short the time of closing is."""
 
 ReadSource = Literal["memory", "store", "memory_first"]
 
@@ -97,15 +95,14 @@ def offset_store(
 
 
 async def persist_last(
-    store: OffsetStore, queues: Iterable[MessageQueue], *, group: str, limit_ms: int
+    store: OffsetStore, queues: Iterable[MessageQueue], *, group: str, seconds: float
 ) -> None:
     """Write offsets at the end, within the time that closing may take; failures are logged."""
-    limit = max(limit_ms, LAST_SAVE_MS_MIN) / 1000
     try:
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(seconds):
             await store.persist(queues, is_synchronous=True)
     except TimeoutError:
-        _log.warning("group=%s offsets not saved within %.1f s", group, limit)
+        _log.warning("group=%s offsets not saved within %.1f s", group, seconds)
 
 
 class _InMemory(abc.ABC):

@@ -10,6 +10,7 @@ import msgspec
 
 from cometmq import logs
 from cometmq.client.batching import Batching, Item
+from cometmq.client.closing_time import ClosingTime
 from cometmq.client.core import checks, names, outgoing
 from cometmq.client.core.advice import NO_ADDRESS
 from cometmq.client.core.message import Message, Source
@@ -131,23 +132,24 @@ class Producer(ClosedOnExit):
             if self._life.is_closing_here:
                 await self._closed.wait()
             return
+        time = ClosingTime(self._drain_timeout_ms)
         try:
             await self._land(self._drain_timeout_ms)
         finally:
             # Also when somebody does not want to wait any longer: nothing of it may be left over.
             try:
-                await self._leave()
+                await self._leave(time)
             finally:
                 self._life.ended()
                 self._shared.drop(self)
                 self._closed.set()
 
-    async def _leave(self) -> None:
+    async def _leave(self, time: ClosingTime) -> None:
         try:
             if self._probing is not None:
                 await self._probing.stop()
         finally:
-            await self._instance.remove_producer(self)
+            await self._instance.remove_producer(self, time.parting_seconds)
 
     async def _land(self, timeout_ms: int) -> None:
         """Let everything under way finish, what is held included."""
@@ -507,6 +509,7 @@ class Producer(ClosedOnExit):
 
 
 def _writer(settings: ProducerSettings, namespace: str) -> Writer:
+    checks.check_compression(settings.compression, settings.compression_level)
     return Writer(
         namespace=namespace,
         body_bytes_max=settings.body_bytes_max,

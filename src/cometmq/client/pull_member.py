@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cometmq import logs
 from cometmq.client import running_info
 from cometmq.client.background import Repeater
+from cometmq.client.closing_time import ClosingTime
 from cometmq.client.core.message import Message
 from cometmq.client.core.names import unwrap_group, unwrap_queue, unwrap_topic, wrap_group
 from cometmq.client.core.positions import StartRule
@@ -113,15 +114,16 @@ class PullMember:
 
     async def stop(self) -> None:
         """Save offsets and leave the group, within the time that closing may take."""
+        time = ClosingTime(self.shared.settings.drain_timeout_ms)
         try:
             await self._background.stop()
             await self.membership.stop()
-            limit_ms, queues = self.shared.settings.drain_timeout_ms, self._owner.owned()
-            await persist_last(self.store, queues, group=self.group, limit_ms=limit_ms)
+            queues, seconds = self._owner.owned(), time.saving_seconds
+            await persist_last(self.store, queues, group=self.group, seconds=seconds)
         finally:
             # Also when somebody does not want to wait any longer: the group must not count on us.
             try:
-                await self.instance.remove_consumer(self)
+                await self.instance.remove_consumer(self, time.parting_seconds)
             finally:
                 self.shared.release_consumer(self.instance, self.group)
 

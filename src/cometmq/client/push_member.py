@@ -8,6 +8,7 @@ from cometmq import logs
 from cometmq.client import running_info
 from cometmq.client.background import Repeater
 from cometmq.client.class_filters import ClassFilters, FilterClass
+from cometmq.client.closing_time import ClosingTime
 from cometmq.client.concurrent_handling import ConcurrentHandling
 from cometmq.client.consume_hooks import HookCalls, make_runner
 from cometmq.client.consumer_setup import ConsumerSetup
@@ -186,28 +187,29 @@ class PushMember(Generic[T]):
 
     async def stop(self) -> None:
         """Stop pulling, let handlers end, save offsets, unlock, leave the group: in this order."""
+        time = ClosingTime(self.instance.settings.drain_timeout_ms)
         self.queues.stop_pulling()
         try:
             await self.membership.stop()
         finally:
             # Also when somebody does not want to wait any longer: nothing of it may be left over.
             try:
-                await self._handling.drain(self.instance.settings.drain_timeout_ms / 1000)
+                await self._handling.drain(time.handler_seconds)
             finally:
-                await self._leave()
+                await self._leave(time)
 
-    async def _leave(self) -> None:
+    async def _leave(self, time: ClosingTime) -> None:
         try:
             await self._background.stop()
-            limit_ms, queues = self.instance.settings.drain_timeout_ms, self.queues.persistable()
-            await persist_last(self._store, queues, group=self.group, limit_ms=limit_ms)
+            queues, seconds = self.queues.persistable(), time.saving_seconds
+            await persist_last(self._store, queues, group=self.group, seconds=seconds)
         finally:
             self.queues.drop_all()
             try:
                 if self._locking is not None:
-                    await self._locking.unlock(tuple(self._locking.held), is_synchronous=True)
+                    await self._locking.unlock_last(time.parting_seconds)
             finally:
-                await self.instance.remove_consumer(self)
+                await self.instance.remove_consumer(self, time.parting_seconds)
 
     def is_handler(self) -> bool:
         """Whether the caller is a handler, which must not wait for its own end."""

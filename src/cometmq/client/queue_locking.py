@@ -38,8 +38,19 @@ class QueueLocking:
         self.held.difference_update(queue for queue, is_ours in found.items() if not is_ours)
         return found
 
-    async def unlock(self, queues: Iterable[MessageQueue], *, is_synchronous: bool = False) -> None:
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Let others have them at once; a broker that does not hear it waits for 60 s."""
+        await self._unlock_all(queues, is_synchronous=False)
+
+    async def unlock_last(self, seconds: float) -> None:
+        """``unlock`` whatever is held, and wait until brokers have done it, but not for longer."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._unlock_all(tuple(self.held), is_synchronous=True)
+        except TimeoutError:
+            _log.warning("group=%s queues not unlocked within %.1f s", self._group, seconds)
+
+    async def _unlock_all(self, queues: Iterable[MessageQueue], *, is_synchronous: bool) -> None:
         by_broker = _by_broker(queues)
         for group in by_broker.values():
             self.held.difference_update(group)

@@ -37,11 +37,12 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
         self._died: asyncio.Future[BackgroundTaskDied] | None = None
 
-    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run ``work`` until ``stop``; it may end by itself, but not with an exception."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     async def wait_for_death(self) -> BackgroundTaskDied:
         """Wait until a task has died, which should be for ever."""

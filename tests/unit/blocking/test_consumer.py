@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from cometmq import Batch, Client, InvalidArgument, Message
+from cometmq import Batch, Client, InvalidArgument, Message, NotRunning
+from cometmq.blocking.member import ClosedOnExit
 from cometmq.testing import LocalCluster
 from cometmq.testing.local_cluster import BlockingCluster
 
@@ -190,6 +191,23 @@ def interrupted(*arguments: str, times: int) -> tuple[float, list[str]]:
         lines += process.stdout.readlines()
         process.wait(SECONDS_MAX)
     return time.monotonic() - began, [line.strip() for line in lines]
+
+
+class Late(ClosedOnExit):
+    """Whose closing takes longer than anybody waits for it."""
+
+    def __enter__(self) -> None: ...
+
+    def close(self) -> None:
+        raise NotRunning("this client", "has not finished a call within 1 ms")
+
+
+def test_ctrl_c_is_seen_although_closing_was_given_up() -> None:
+    with pytest.raises(KeyboardInterrupt), Late():
+        raise KeyboardInterrupt
+
+    with pytest.raises(NotRunning), Late():
+        pass
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent in another way there")

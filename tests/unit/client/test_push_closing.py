@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from cometmq.client.client import Client
+from cometmq.client.closing_time import FAREWELL_SECONDS, STEP_SECONDS_MIN
 from cometmq.client.core.message import Message
+from cometmq.codec import core
 from cometmq.codec.codes import RequestCode
+from cometmq.codec.headers.clients import UnregisterClient
 from cometmq.codec.headers.send import ConsumerSendMsgBack
 from cometmq.errors import InvalidArgument, NotRunning
 from cometmq.remoting.routes import Answer
@@ -341,6 +344,55 @@ async def test_a_broker_that_says_nothing_does_not_hold_up_the_end(kind: str) ->
 
         async with asyncio.timeout(4):
             await consumer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_broker_that_hangs_costs_a_second_beyond_what_handlers_get(
+    is_orderly: bool,
+) -> None:
+    """Offsets, locks, what is sent back, heartbeats and leaving do not each get their own time."""
+    is_stuck = asyncio.Event()
+
+    async def handle(message: Message[bytes]) -> None:
+        if message.queue_id == 0 and not is_orderly:
+            raise ValueError("it is sent back")
+        is_stuck.set()
+        await asyncio.sleep(60)
+
+    async with clustered(queues=2, drain_timeout_ms=300) as (cluster, client):
+        for queue_id in (0, 1):
+            cluster.broker.put(1, queue_id=queue_id)
+        await started(client, handle, is_orderly=is_orderly)
+        await is_stuck.wait()
+        for code in (
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            RequestCode.SEND_MESSAGE_V2,
+            RequestCode.HEART_BEAT,
+            RequestCode.UNLOCK_BATCH_MQ,
+            RequestCode.UNREGISTER_CLIENT,
+        ):
+            cluster.a.on(code, None)
+        client._require().main.heartbeat_soon()
+        await cluster.a.until(RequestCode.HEART_BEAT)
+
+        async with asyncio.timeout(0.3 + FAREWELL_SECONDS + 4 * STEP_SECONDS_MIN):
+            await client.close()
+
+
+async def test_who_leaves_is_named_to_slow_brokers_when_nobody_waits_any_more() -> None:
+    async with clustered(messages=1, drain_timeout_ms=0) as (cluster, client):
+        consumer = await started(client, Collected())
+        instance = client._require().main
+        async with instance._beating:  # a heartbeat is under way
+            member = instance.consumers["group"]
+            await instance.remove_consumer(member, 0.001)
+            assert not cluster.a.questions(RequestCode.UNREGISTER_CLIENT)
+
+        (left,) = await cluster.a.until(RequestCode.UNREGISTER_CLIENT)
+        assert core.read(left.command, UnregisterClient).consumer_group == "group"
+        await consumer.close()
 
 
 @pytest.mark.parametrize("kind", ["consumer", "lite_consumer", "pull_consumer"])
