@@ -112,7 +112,7 @@ class GroupMachine(RuleBasedStateMachine):
         for queue, cached in member.owned.items():
             begin = member.next_offsets[queue]
             found = [Message(offset) for offset in range(begin, self.ends[queue])][:PULL_MAX]
-            cached.put(found, max_offset=self.ends[queue])
+            cached.put(found)
             member.messages[queue].update({one.queue_offset: one for one in found})
             member.next_offsets[queue] = begin + len(found)
 

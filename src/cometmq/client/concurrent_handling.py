@@ -68,9 +68,9 @@ class ConcurrentHandling(Generic[T]):
         self._kept: dict[Message[T], tuple[OwnedQueue[T], float]] = {}  # with nobody; since when
         self._turns = asyncio.Semaphore(setup.settings.concurrency)
 
-    def put(self, owned: OwnedQueue[T], messages: Sequence[Message[T]], max_offset: int) -> None:
+    def put(self, owned: OwnedQueue[T], messages: Sequence[Message[T]]) -> None:
         """Cache what a pull brought, and have it handled."""
-        owned.cached.put(messages, max_offset=max_offset)
+        owned.cached.put(messages)
         size = self._batch_size
         if size is None:
             self.runner.submit(owned, messages)
@@ -278,6 +278,6 @@ class ConcurrentHandling(Generic[T]):
     def _again(self, owned: OwnedQueue[T], message: Message[T]) -> None:
         if not owned.cached.is_dropped and message in owned.cached:
             again = redelivered(message)
-            owned.cached.put((again,), max_offset=again.queue_offset + owned.cached.backlog)
+            owned.cached.put((again,))
             items = (again,) if self._batch_size is None else (Batch((again,)),)
             self.runner.submit(owned, items)

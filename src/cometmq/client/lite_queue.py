@@ -95,7 +95,7 @@ class LiteQueue(Generic[T]):
         return self.pull_offset if first is None else first.queue_offset
 
     def put(self, messages: Sequence[Message[T]]) -> None:
-        self.cache.put(messages, max_offset=self.end_offset)
+        self.cache.put(messages)
         self.waiting.extend(messages)
 
     def take(self, count: int, now_ms: int) -> list[Message[T]]:

@@ -80,9 +80,9 @@ class OrderlyHandling(Generic[T]):
         self._interrupted: set[OwnedQueue[T]] = set()  # whose task was cancelled inside of a call
         self._stopping = asyncio.Event()
 
-    def put(self, owned: OwnedQueue[T], messages: Sequence[Message[T]], max_offset: int) -> None:
+    def put(self, owned: OwnedQueue[T], messages: Sequence[Message[T]]) -> None:
         """Cache what a pull brought, and see to it that the queue is handled."""
-        if owned.cached.put(messages, max_offset=max_offset) and not self._stopping.is_set():
+        if owned.cached.put(messages) and not self._stopping.is_set():
             self._begin(owned)
 
     def finished(
@@ -252,9 +252,7 @@ class OrderlyHandling(Generic[T]):
         owned.tally.ok += done
         if left:
             owned.cached.again(left)
-            again = [redelivered(message) for message in left]
-            last = again[-1].queue_offset
-            owned.cached.put(again, max_offset=last + owned.cached.backlog)
+            owned.cached.put([redelivered(message) for message in left])
         offset = owned.cached.commit()
         if offset != NOTHING:
             self._store.update(owned.queue, offset, forward_only=False)

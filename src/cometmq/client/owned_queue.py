@@ -20,6 +20,7 @@ class OwnedQueue(Generic[T]):
     __slots__ = (
         "acked",
         "cached",
+        "end_offset",
         "has_pulled",
         "idle",
         "is_due",
@@ -48,6 +49,7 @@ class OwnedQueue(Generic[T]):
         self.tally = tally
         self.limits = limits
         self.next_offset = next_offset  # where the next pull begins
+        self.end_offset = 0  # where the queue ended when it was pulled last
         self.cached: ProcessQueue[Message[T]] = ProcessQueue(now_ms)
         self.acked: list[Message[T]] = []  # acknowledged, to be removed from the cache together
         self.is_due = False  # somebody will look at ``acked`` soon
@@ -57,6 +59,11 @@ class OwnedQueue(Generic[T]):
         self.idle.set()
         self.pulling: asyncio.Task[None] | None = None
         self.room: asyncio.Future[None] | None = None  # the puller waits for it
+
+    @property
+    def lag(self) -> int:
+        """What is to be handled yet, here and with the broker, as of the last pull."""
+        return len(self.cached) + max(0, self.end_offset - self.next_offset)
 
     def leave(self) -> None:
         """Pull nothing more, and let orderly handlers begin nothing more."""

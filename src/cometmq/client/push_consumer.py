@@ -234,11 +234,7 @@ class Consumer(ClosedOnExit, Generic[T]):
         if self._member is None or not self._life.is_running:
             return []
         return [
-            QueueProgress(
-                unwrap_queue(self._namespace, queue),
-                len(owned.cached),
-                len(owned.cached) + owned.cached.backlog,
-            )
+            QueueProgress(unwrap_queue(self._namespace, queue), len(owned.cached), owned.lag)
             for queue, owned in sorted(self._member.queues.owned.items())
         ]
 

@@ -44,9 +44,7 @@ _UNKNOWN = (
 class Handling(Protocol[T]):
     """Who gets what was pulled."""
 
-    def put(
-        self, owned: OwnedQueue[T], messages: Sequence[Message[T]], max_offset: int
-    ) -> None: ...
+    def put(self, owned: OwnedQueue[T], messages: Sequence[Message[T]]) -> None: ...
 
 
 class QueuePulling(Generic[T]):
@@ -142,12 +140,12 @@ class QueuePulling(Generic[T]):
             )
         messages = self._wanted(owned, pulled, subscription) if pulled.records else ()
         if messages:
-            self._handling.put(owned, messages, pulled.max_offset)
+            self._handling.put(owned, messages)
         elif not len(cached):
             # Nothing that waits is before it: what was skipped need not be looked at again.
             self._store.update(owned.queue, pulled.next_offset, forward_only=True)
         # Not before: what went wrong until here is pulled again.
-        owned.next_offset = pulled.next_offset
+        owned.next_offset, owned.end_offset = pulled.next_offset, pulled.max_offset
         if pulled.status is PullStatus.ILLEGAL:
             return self._settings.pull_pause_ms / 1000
         return self._interval if messages else 0

@@ -43,7 +43,7 @@ class Bench:
 
     def put(self, owned: OwnedQueue[bytes], *offsets: int) -> None:
         messages = messages_for(owned, *offsets)
-        self.handling.put(owned, messages, max(offsets) + 1)
+        self.handling.put(owned, messages)
 
     @property
     def committed(self) -> int:

@@ -68,7 +68,7 @@ class Bench:
         owned.drop()
 
     def put(self, *offsets: int) -> None:
-        self.handling.put(self.owned, messages_for(self.owned, *offsets), max(offsets) + 1)
+        self.handling.put(self.owned, messages_for(self.owned, *offsets))
 
     @property
     def committed(self) -> int:

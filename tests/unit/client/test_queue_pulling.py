@@ -56,13 +56,11 @@ class FakeHandling:
         self.failures = 0
         self.offsets: list[int] = []
 
-    def put(
-        self, owned: OwnedQueue[bytes], messages: Sequence[Message[bytes]], max_offset: int
-    ) -> None:
+    def put(self, owned: OwnedQueue[bytes], messages: Sequence[Message[bytes]]) -> None:
         if self.failures:
             self.failures -= 1
             raise RuntimeError("a bug")
-        owned.cached.put(messages, max_offset=max_offset)
+        owned.cached.put(messages)
         self.offsets.extend(message.queue_offset for message in messages)
 
 
@@ -128,6 +126,22 @@ async def test_what_could_not_be_put_is_pulled_again_and_not_skipped() -> None:
         assert [offset for offset, _, _ in bench.puller.asked[:2]] == [0, 0]
 
 
+async def test_the_lag_is_what_is_in_memory_and_what_the_broker_still_has() -> None:
+    bench = Bench()
+    bench.answer(Pulled(PullStatus.FOUND, 2, 0, 7, [stored(0), stored(1)]))
+
+    async with bench.running(lambda: len(bench.puller.asked) == 2):
+        assert bench.owned.lag == 2 + 5
+
+
+async def test_there_is_no_lag_behind_what_is_not_wanted() -> None:
+    bench = Bench()
+    bench.answer(without(PullStatus.NO_MATCH, 7))
+
+    async with bench.running(lambda: len(bench.puller.asked) == 2):
+        assert bench.owned.lag == 0
+
+
 async def test_messages_in_an_inner_batch_come_one_by_one() -> None:
     bench = Bench()
     items = [batch.BatchItem(0, b"a", b""), batch.BatchItem(0, b"b", b"")]
@@ -152,7 +166,7 @@ async def test_a_queue_whose_lock_is_not_sure_is_not_pulled_and_not_committed() 
 
 async def test_an_offset_that_was_deleted_is_passed_without_losing_what_is_in_memory() -> None:
     bench = Bench()
-    bench.handling.put(bench.owned, messages_for(bench.owned, 0, 1), 100)
+    bench.handling.put(bench.owned, messages_for(bench.owned, 0, 1))
     bench.owned.next_offset = 2
     bench.answer(without(PullStatus.ILLEGAL, 50, min_offset=50))
 
@@ -217,7 +231,7 @@ async def test_a_lasting_problem_is_said_once(caplog: pytest.LogCaptureFixture) 
 
 async def test_a_full_queue_goes_on_as_soon_as_there_is_room_and_is_not_taken_for_stuck() -> None:
     bench = Bench(limits=FlowLimits(cached_max=1))
-    bench.handling.put(bench.owned, messages_for(bench.owned, 0, 1), 2)
+    bench.handling.put(bench.owned, messages_for(bench.owned, 0, 1))
     bench.owned.next_offset = 2
     bench.clock.advance(130)
 

@@ -77,7 +77,6 @@ class ProcessQueue(Generic[M]):
         "_handed_over",
         "_highest",
         "_order",
-        "backlog",
         "body_bytes",
         "is_consuming",
         "is_dropped",
@@ -99,8 +98,6 @@ class ProcessQueue(Generic[M]):
         """The last new offset that was put."""
         self.body_bytes = 0
         """Of cached and handed-over messages together."""
-        self.backlog = 0
-        """What the broker still had after the last message that was put."""
         self.is_consuming = False
         """A handler loop of an orderly consumer is under way."""
         self.is_dropped = False
@@ -138,8 +135,8 @@ class ProcessQueue(Generic[M]):
 
     # --- both ways of consuming
 
-    def put(self, messages: Sequence[M], *, max_offset: int = 0) -> bool:
-        """Cache what a pull brought, of a queue that ends at ``max_offset``.
+    def put(self, messages: Sequence[M]) -> bool:
+        """Cache what a pull brought.
 
         An offset that is there already is replaced. Returns whether an orderly consumer must begin
         to handle the queue: no handler loop is under way, and from now on one is.
@@ -163,8 +160,6 @@ class ProcessQueue(Generic[M]):
         self.body_bytes += size
         if not is_rising or len(order) > 2 * len(cached) + _STALE_MAX:
             self._sort()
-        if messages:
-            self.backlog = max(0, max_offset - messages[-1].queue_offset)
         if self.is_consuming or not cached:
             return False
         self.is_consuming = True

@@ -42,12 +42,12 @@ class TestLivesOfJava:
         queue: ProcessQueue[Message] = ProcessQueue(0)
 
         for number, step in enumerate(vector["steps"]):
-            name, argument, result, count, size, span, backlog, has_waiting, ends = step
+            # Java also counts what is left with the broker, one too many; nobody asks for it here.
+            name, argument, result, count, size, span, _, has_waiting, ends = step
             assert self.done(queue, name, argument) == result, (number, step)
             assert len(queue) == count, (number, step)
             assert queue.body_bytes == size, (number, step)
             assert queue.span == span, (number, step)
-            assert queue.backlog == backlog, (number, step)
             assert queue.has_waiting == has_waiting, (number, step)
             assert self.ends(queue.info(0)) == ends, (number, step)
 
@@ -56,7 +56,7 @@ class TestLivesOfJava:
         match name:
             case "put":
                 made = [Message(offset, min(offset + 1, 4096)) for offset in argument]
-                return queue.put(made, max_offset=argument[-1] + 10)
+                return queue.put(made)
             case "remove":
                 return queue.remove_all(messages(*argument), 1)
             case "take":
@@ -332,14 +332,13 @@ class TestLocks:
 
 def test_running_info_has_everything_that_is_asked_for() -> None:
     queue: ProcessQueue[Message] = ProcessQueue(1)
-    queue.put([Message(5, MIB), Message(6, MIB), Message(9, MIB - 1)], max_offset=12)
+    queue.put([Message(5, MIB), Message(6, MIB), Message(9, MIB - 1)])
     queue.take(1, now_ms=4)
     queue.lock(2)
     queue.last_pull_ms = 3
     queue.unlock_tries = 7
     queue.is_dropped = True
 
-    assert queue.backlog == 3
     assert queue.info(commit_offset=5) == ProcessQueueInfo(
         commit_offset=5,
         cached_msg_min_offset=6,
