@@ -172,7 +172,8 @@ class Sending:
                 queue = turns.take(view.write_queues)
             else:
                 queue = self._healthy(view, None)
-            if self._try_timeout_ms > 0 and left_ms > self._try_timeout_ms:
+            # For a message that must not go elsewhere the first try is the last one.
+            if 0 < self._try_timeout_ms < left_ms and (place is None or not place.is_fixed):
                 left_ms = self._try_timeout_ms
             try:
                 result = await self._try(message, queue, left_ms, code, context)

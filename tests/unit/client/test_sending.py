@@ -177,6 +177,22 @@ async def test_each_try_but_the_last_may_have_a_limit_of_its_own() -> None:
         assert {result.queue.broker_name for result in results} == {"broker-b"}
 
 
+async def test_the_only_try_of_a_message_that_has_its_place_has_all_the_time() -> None:
+    async with FakeCluster() as cluster, connected(cluster) as client:
+        cluster.create("orders", queues=1)
+
+        async def late(asked: Asked) -> Answer:
+            await asyncio.sleep(0.05)
+            return cluster.stored(asked)
+
+        cluster.a.on(SEND, late)
+        producer = client.producer(try_timeout_ms=10)
+
+        assert (
+            await producer.send("orders", b"x", ordering_key="customer-1")
+        ).status is SendStatus.OK
+
+
 async def test_a_connection_on_which_nothing_came_in_time_is_ended() -> None:
     async with FakeCluster() as cluster, connected(cluster) as client:
         cluster.create("orders", queues=1)

@@ -10,7 +10,7 @@ from typing import Final
 
 from cometmq.codec.java import INT32_MAX, INT32_MIN
 from cometmq.codec.properties import NAME_END, VALUE_END, Property
-from cometmq.errors import InvalidArgument
+from cometmq.errors import InvalidArgument, SettingsError
 from cometmq.model.limits import GROUP_CHARACTERS_MAX, TOPIC_BYTES_MAX
 from cometmq.model.offsets import MessageQueue
 from cometmq.model.system_names import (
@@ -24,6 +24,9 @@ DELAY_LEVEL_MAX: Final = 18
 """Levels that brokers have unless they are set up otherwise."""
 
 INT64_MAX: Final = (1 << 63) - 1
+
+_LEVELS: Final = {"zlib": range(10), "zstd": range(1, 23)}
+"""LZ4 has none."""
 
 _ALLOWED: Final = "use letters, digits and the characters % | _ -"
 _SHOWN_CHARACTERS_MAX: Final = 64
@@ -174,6 +177,8 @@ def joined_keys(keys: str | Iterable[str]) -> str:
         if keys.isspace():
             raise InvalidArgument("keys", f"the keys {keys!r} are blank", "leave them out")
         return keys
+    if not isinstance(keys, Iterable):
+        raise InvalidArgument("keys", f"keys are {keys!r}", "pass a text, or a list of texts")
     return " ".join(_checked_key(key) for key in keys)
 
 
@@ -190,6 +195,9 @@ def check_ordering_key(key: object) -> None:
 
 def check_properties(properties: Mapping[str, str]) -> None:
     """Refuse names that RocketMQ gives a meaning to, and what readers would lose or misread."""
+    if not isinstance(properties, Mapping):
+        fact = f"properties are {type(properties).__name__}, which has no names"
+        raise InvalidArgument("properties", fact, "pass a dictionary of texts")
     for name, value in properties.items():
         if not isinstance(name, str):
             raise _not_text("the name of a property", name)
@@ -210,6 +218,17 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 f"property '{name}' is {_shown(value)}, which has a path separator",
                 "name queues without / and \\",
             )
+
+
+def check_compression(kind: str, level: int) -> None:
+    """Refuse a level that this kind of compression does not have, before a body needs it."""
+    levels = _LEVELS.get(kind)
+    if levels is not None and level not in levels:
+        raise SettingsError(
+            "compression_level",
+            f"{kind} has no level {level}",
+            f"use {levels.start} to {levels.stop - 1}",
+        )
 
 
 def checked_flag(flag: object) -> int:

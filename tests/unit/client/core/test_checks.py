@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cometmq.client.core import checks
-from cometmq.errors import InvalidArgument
+from cometmq.errors import InvalidArgument, SettingsError
 from cometmq.model.limits import BODY_BYTES_MAX
 from cometmq.model.offsets import MessageQueue
 from tests.interop import vectors
@@ -128,7 +128,7 @@ def test_keys_are_joined_by_blanks() -> None:
     assert checks.joined_keys([]) == ""
 
 
-@pytest.mark.parametrize("keys", [" ", "a\x01", "a\x02", ["a b"], [""], ["a\x02"], [5]])
+@pytest.mark.parametrize("keys", [" ", "a\x01", "a\x02", ["a b"], [""], ["a\x02"], [5], 5])
 def test_keys_that_would_not_arrive_as_they_are_get_refused(keys: Any) -> None:
     assert refuses(checks.joined_keys, keys)
 
@@ -140,10 +140,24 @@ def test_an_ordering_key_is_text_that_says_something(key: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "properties", [{5: "x"}, {"a": 5}, {"INNER_MULTI_DISPATCH": "a/b"}, {"a": "b\x01"}]
+    "properties",
+    [{5: "x"}, {"a": 5}, {"INNER_MULTI_DISPATCH": "a/b"}, {"a": "b\x01"}, [("a", "b")]],
 )
 def test_properties_are_pairs_of_text(properties: Any) -> None:
     assert refuses(checks.check_properties, properties)
+
+
+@pytest.mark.parametrize(("kind", "level"), [("zlib", 10), ("zlib", 15), ("zstd", 0)])
+def test_a_level_that_the_compression_lacks_is_refused_before_a_body_needs_it(
+    kind: str, level: int
+) -> None:
+    with pytest.raises(SettingsError, match=f"{kind} has no level {level}"):
+        checks.check_compression(kind, level)
+
+
+@pytest.mark.parametrize(("kind", "level"), [("zlib", 0), ("zlib", 9), ("zstd", 22), ("lz4", 5)])
+def test_levels_that_exist_are_fine(kind: str, level: int) -> None:
+    checks.check_compression(kind, level)
 
 
 @pytest.mark.parametrize("flag", [2**31, -(2**31) - 1, "1"])
