@@ -13,6 +13,9 @@ from cometmq.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, 
 from cometmq.model.route import TopicRoute
 from cometmq.remoting.connections import Connections
 
+_ADVICE = "is a name server running there? 'cometmq up' starts one"
+_TLS_ADVICE = "does a name server speak TLS there, with a certificate that this client trusts?"
+
 OUTAGES = (Unreachable, RequestTimeout, ConnectionLost)
 
 
@@ -66,7 +69,7 @@ class NameServers:
             reasons = "; ".join(f"{address}: {reason}" for address, reason in asked)
             if count == 1:
                 reasons = asked[0][1]
-            advice = "is a name server running there? 'cometmq up' starts one"
+            advice = _TLS_ADVICE if self._connections.has_tls else _ADVICE
             raise Unreachable(";".join(self.addresses), reasons, advice)
         return RouteAnswer(None, tuple(asked), is_missing)
 

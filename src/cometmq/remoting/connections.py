@@ -120,6 +120,11 @@ class Connections:
         await asyncio.sleep(0)  # transports say good-bye on the loop's next turn
 
     @property
+    def has_tls(self) -> bool:
+        """Whether peers are talked with in TLS."""
+        return self._tls is not None and self._tls.is_enabled
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         """To whom there are connections, the one used last at the end."""
         return tuple(address for address, line in self._lines.items() if line.channel is not None)
