@@ -1,12 +1,15 @@
 """The guides of the Python client hold for Apache's brokers, too: their examples run there."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.house import test_docs as docs
+from tests.interop import apache
 from tests.interop.apache import ApacheCluster
+from tests.interop.cache import Cache
 
 GUIDES = docs.DOCS / "guides"
 PAGES = (
@@ -21,6 +24,13 @@ PRINTED = {"transactions": "LocalState.COMMIT"}
 CLIENT = f'Client("{docs.UP_ADDRESS}"'
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def apache_5(cache: Cache, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """One of its own: 5.5.0 uses a whole core from its first transaction to its end."""
+    with apache.cluster(cache, "5.5.0", tmp_path_factory.mktemp("guides-5.5.0")) as started:
+        yield started
 
 
 def output_of(name: str, namesrv: str, folder: Path) -> str:

@@ -55,6 +55,7 @@ public final class Client {
         DefaultMQProducer producer = new DefaultMQProducer(options.get("group"));
         producer.setNamesrvAddr(options.get("namesrv"));
         producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
+        producer.setMqClientApiTimeout(SEND_TIMEOUT_MS);
         producer.start();
         for (int i = 0; i < number("count"); i++) {
             String body = options.get("prefix") + i;

@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -103,10 +104,12 @@ final class Requests {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
+    /** Counts once: a reply is sent again when its sender has not heard in time that it came. */
     private static final class Telling implements RequestCallback {
         private final Events events;
         private final int index;
         private final CountDownLatch missing;
+        private final AtomicBoolean isFirst = new AtomicBoolean(true);
 
         Telling(Events events, int index, CountDownLatch missing) {
             this.events = events;
@@ -116,14 +119,18 @@ final class Requests {
 
         @Override
         public void onSuccess(Message reply) {
-            printReplied(events, index, reply);
-            missing.countDown();
+            if (isFirst.getAndSet(false)) {
+                printReplied(events, index, reply);
+                missing.countDown();
+            }
         }
 
         @Override
         public void onException(Throwable failure) {
-            events.printRefused(index, failure);
-            missing.countDown();
+            if (isFirst.getAndSet(false)) {
+                events.printRefused(index, failure);
+                missing.countDown();
+            }
         }
     }
 }
