@@ -14,13 +14,15 @@ from tests.interop.processes import Process, Stoppable
 VERSIONS = ("4.9.7", "5.5.0")
 CLUSTER = "DefaultCluster"
 READY = "boot success"
+# Their brokers say nothing; that name servers know them is enough.
+SILENT_VERSIONS = ("4.2.0",)
 REGISTERED_TIMEOUT_S = 30.0
 REGISTERED_POLL_S = 0.05
 NAMESRV_HEAP_MB = 128
 BROKER_HEAP_MB = 384
 
 # 4.9.x refuses to start without these; warnings are all a failing test wants to read.
-LOGBACK_FILES = ("logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml")
+LOGBACK_FILES = tuple(f"logback_{part}.xml" for part in ("namesrv", "broker", "tools", "filtersrv"))
 LOGBACK = '<configuration><root level="WARN"/></configuration>\n'
 
 # Small files: a test broker holds some thousand messages, not a day's worth.
@@ -119,6 +121,7 @@ class ApacheBroker(Stoppable):
             settings=self.settings,
             heap_mb=BROKER_HEAP_MB,
             properties=properties,
+            says_ready=version not in SILENT_VERSIONS,
         )
         try:
             self._wait_until_registered(namesrv)
@@ -140,6 +143,29 @@ class ApacheBroker(Stoppable):
 
     def kill(self) -> None:
         """End it as a power cut would, leaving the store as it is."""
+        self.process.kill()
+
+
+class ApacheFilterServer(Stoppable):
+    """A program beside a broker on this machine that runs class filters; 4.2.0 is the last."""
+
+    def __init__(self, cache: Cache, broker: ApacheBroker, folder: Path) -> None:
+        settings = {
+            "listenPort": str(broker.port),  # the broker's; its own is any
+            "namesrvAddr": broker.settings["namesrvAddr"],
+            "filterServerIP": LOOPBACK,
+        }
+        self.process = _start(
+            cache,
+            broker.version,
+            name=f"filtersrv-{broker.version}",
+            main="org.apache.rocketmq.filtersrv.FiltersrvStartup",
+            folder=folder,
+            settings=settings,
+            heap_mb=NAMESRV_HEAP_MB,
+        )
+
+    def stop(self) -> None:
         self.process.kill()
 
 
@@ -200,6 +226,7 @@ def _start(
     heap_mb: int,
     properties: Mapping[str, str] | None = None,
     is_short_lived: bool = True,
+    says_ready: bool = True,
 ) -> Process:
     requirements.need("java")
     class_path = maven.class_path(cache, f"servers-{version}")
@@ -217,7 +244,8 @@ def _start(
     )
     process = Process(name, command, folder=folder, env={"ROCKETMQ_HOME": str(folder)})
     try:
-        process.wait_until_printed(READY)
+        if says_ready:
+            process.wait_until_printed(READY)
     except BaseException:
         process.stop()
         raise

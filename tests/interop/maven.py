@@ -12,6 +12,12 @@ RESOLVE_TIMEOUT_S = 420
 # The releases of these sets do not mix: each is one class path. There is no 4.9.8 of the servers.
 SETS: Mapping[str, tuple[str, ...]] = {
     "servers-4.9.7": ("rocketmq-broker:4.9.7", "rocketmq-namesrv:4.9.7", "rocketmq-tools:4.9.7"),
+    # The last release with filter servers.
+    "servers-4.2.0": (
+        "rocketmq-broker:4.2.0",
+        "rocketmq-namesrv:4.2.0",
+        "rocketmq-filtersrv:4.2.0",
+    ),
     "servers-5.5.0": ("rocketmq-broker:5.5.0", "rocketmq-namesrv:5.5.0", "rocketmq-tools:5.5.0"),
     "client-4.9.8": ("rocketmq-client:4.9.8", "rocketmq-tools:4.9.8", "rocketmq-acl:4.9.8"),
     "client-5.5.0": ("rocketmq-client:5.5.0", "rocketmq-tools:5.5.0"),
@@ -29,6 +35,9 @@ PEERS: Mapping[str, tuple[str, ...]] = {
         "org.apache.commons:commons-pool2:2.12.1:alone",
     ),
 }
+
+# A native library that 4.2 names by machine and does without.
+CLASSIFIER = "-Dos.detected.classifier=linux-x86_64"
 
 GROUP = "org.apache.rocketmq"
 
@@ -71,7 +80,7 @@ def jars(cache: Cache, name: str) -> Path:
         requirements.need("mvn")
         (folder / "pom.xml").write_text(pom)
         goal = ["dependency:copy-dependencies", "-DoutputDirectory=lib"]
-        run(["mvn", "-q", "-B", *goal], cwd=folder, timeout_s=RESOLVE_TIMEOUT_S)
+        run(["mvn", "-q", "-B", CLASSIFIER, *goal], cwd=folder, timeout_s=RESOLVE_TIMEOUT_S)
 
     with requirements.fetching(f"the jars of {name}"):
         return cache.entry(f"jars-{name}", {"pom": pom}, resolve) / "lib"
