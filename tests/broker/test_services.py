@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,8 @@ from cometmq.codec.headers.send import SendMessageResponse
 from cometmq.codec.message_id import decode_offset_id
 from cometmq.codec.properties import decode as properties_of
 from cometmq.model.offsets import MessageQueue
-from cometmq.testing.local_cluster import BlockingCluster
+from cometmq.testing import FakeClock
+from cometmq.testing.local_cluster import BlockingCluster, LocalCluster
 from tests.broker.kit import Peer, bodies_of, connected, pull_ext, send_ext, stored_at
 
 OLD, NEW = version_ordinal("4.9.8"), version_ordinal("5.5.0")
@@ -182,6 +184,39 @@ def test_a_consumer_that_waits_for_messages_is_sent_back_at_once(
     told = other.next_command()
     assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     assert core.read(told, PullMessageResponse).next_begin_offset == 1
+
+
+@pytest.mark.slow
+def test_a_member_that_is_busy_for_long_is_sent_back_all_the_same() -> None:
+    """It goes on telling of its progress meanwhile, and does not pull."""
+    clock = FakeClock()
+    often = {"clientScanIntervalMs": "10"}
+    with LocalCluster(clock=clock, settings=often) as running:
+        for topic in ("orders", "unread"):
+            running.create_topic(topic)
+        with connected(running.broker.address) as reader:
+            for _ in range(3):
+                stored_at(reader.send("orders"))
+            beat(reader, "busy", group="billing", topic="orders")
+            place = {"consumerGroup": "billing", "queueId": "0"}
+            for topic in ("orders", "unread"):
+                reset(reader, topic, "billing", queueId="0", offset="0")
+            for _ in range(7):
+                clock.advance(100)
+                beat(reader, "busy", group="billing", topic="orders")
+
+            def commit(topic: str) -> str | None:
+                ext = {**place, "topic": topic, "commitOffset": "0"}
+                return reader.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).remark
+
+            deadline = time.monotonic() + 10
+            while commit("unread") is not None:  # what nobody reads is not kept for him
+                assert time.monotonic() < deadline
+
+            assert commit("orders") == "Offset has been previously reset"
+            told = reader.pull("orders", consumerGroup="billing", queueOffset="3")
+            assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+            assert core.read(told, PullMessageResponse).next_begin_offset == 0
 
 
 def test_only_old_clients_are_told_of_a_reset(

@@ -151,6 +151,7 @@ class Broker:
     async def _scan(self) -> None:
         while True:
             await asyncio.sleep(self._config.broker.client_scan_interval_ms / 1000)
-            self.parts.clients.scan()
-            self.parts.locks.drop_expired()
-            self.parts.offsets.drop_expired_resets(self._clock.monotonic())
+            parts = self.parts
+            parts.clients.scan()
+            parts.locks.drop_expired()
+            parts.offsets.drop_expired_resets(self._clock.monotonic(), parts.clients.may_pull)

@@ -159,6 +159,17 @@ class Clients:
         """The connection to one client, if it is a producer here."""
         return self._producers.get(client_id)
 
+    def may_pull(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a connected member of a group may come for a queue, now or later."""
+        online, known = self.consumer_groups.get(group), self._topics.get(topic)
+        if online is None or known is None or queue_id >= known.read_queue_count:
+            return False
+        # One is enough, also when the others want something else. Whoever chooses its queues by
+        # itself subscribes to nothing, and may choose this one.
+        return topic in online.subscriptions or any(
+            not member.wishes or topic in dict(member.wishes) for member in online.members.values()
+        )
+
     # --- consumers
 
     def _consume(

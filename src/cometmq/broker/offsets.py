@@ -6,7 +6,7 @@ messages from before.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -119,8 +119,8 @@ class ConsumerOffsets:
     ) -> bool:
         """Set a group back or forth, whatever its members say, until one knows; whether it was.
 
-        It is not when the queue is new and the table is full. By ``expires_at``, a monotonic time,
-        everybody who reads the queue must have come by.
+        It is not when the queue is new and the table is full. After ``expires_at``, a monotonic
+        time, it is pending only where somebody may still come (``drop_expired_resets``).
         """
         key = f"{topic}@{group}"
         if not self._put(key, queue_id, offset):
@@ -156,14 +156,19 @@ class ConsumerOffsets:
             self.has_resets = bool(self._resets)
         return None if reset.is_asked and reset.offset == offset else reset.offset
 
-    def drop_expired_resets(self, now: float) -> None:
-        """Have nothing pending any more where nobody came; the offsets stay what they were set to.
+    def drop_expired_resets(self, now: float, may_come: Callable[[str, str, int], bool]) -> None:
+        """Have nothing pending any more where nobody came, and nobody ``may_come`` for the queue.
 
-        Whoever comes later asks where to begin. Until then all pulls would have to look here.
+        ``may_come`` is asked with group, topic and queue. A member that is slow does not know yet,
+        and would undo the reset with its next commit; whoever is not there asks where to begin
+        when it comes. For those that never do all pulls would have to look here for ever.
         """
         for key, queues in list(self._resets.items()):
-            for queue_id in [q for q, reset in queues.items() if reset.expires_at <= now]:
-                del queues[queue_id]
+            topic, group = _split(key)
+            expired = [queue_id for queue_id, reset in queues.items() if reset.expires_at <= now]
+            for queue_id in expired:
+                if not may_come(group, topic, queue_id):
+                    del queues[queue_id]
             if not queues:
                 del self._resets[key]
         self.has_resets = bool(self._resets)

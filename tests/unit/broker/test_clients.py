@@ -126,6 +126,54 @@ def test_the_latest_heartbeat_says_how_the_group_consumes(place: Place) -> None:
     assert group.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
 
 
+# --- who may come for a queue
+
+
+def may_pull(place: Place, group: str = "G", topic: str = "T", queue_id: int = 0) -> bool:
+    return place.clients.may_pull(group, topic, queue_id)
+
+
+def test_members_may_come_for_the_queues_of_topics_they_subscribe_to(place: Place) -> None:
+    for topic in "TU":
+        place.topics.put(TopicConfig(topic, 2, 4))
+    place.join("c1", topics="T")
+
+    assert may_pull(place)
+    assert may_pull(place, queue_id=1)
+    assert not may_pull(place, queue_id=2), "nobody reads it"
+    assert not may_pull(place, topic="U")
+    assert not may_pull(place, topic="nowhere")
+    assert not may_pull(place, group="H")
+
+
+def test_one_member_that_wants_a_topic_is_enough(place: Place) -> None:
+    for topic in "TUV":
+        place.topics.put(TopicConfig(topic, 2, 2))
+    place.join("c1", topics="T")
+    place.join("c2", topics="U")
+
+    assert may_pull(place, topic="T")
+    assert may_pull(place, topic="U")
+    assert not may_pull(place, topic="V")
+
+
+def test_members_that_choose_queues_themselves_may_come_for_any(place: Place) -> None:
+    place.topics.put(TopicConfig("T", 2, 2))
+
+    place.join("c1", topics="")
+
+    assert may_pull(place)
+
+
+def test_who_has_left_comes_for_nothing(place: Place) -> None:
+    place.topics.put(TopicConfig("T", 2, 2))
+    channel = place.join("c1", topics="T")
+
+    place.clients.on_closed(channel)
+
+    assert not may_pull(place)
+
+
 # --- subscriptions
 
 

@@ -123,6 +123,11 @@ class Desk:
         channel.notices.clear()
         return channel
 
+    def scan_after(self, seconds: float) -> None:
+        """What the broker does now and then, once these seconds have passed."""
+        self.clock.advance(seconds)
+        self.offsets.drop_expired_resets(self.clock.monotonic(), self.clients.may_pull)
+
     def three_a_second(self, seconds: int = 3) -> int:
         """Three messages to queue 0 in each second; when the first of them came."""
         begin_ms = self.clock.now_ms()
@@ -276,14 +281,27 @@ class TestPendingResets:
         assert (reply.code, reply.remark) == (ResponseCode.SUCCESS, words)
         assert desk.offsets.get(GROUP, TOPIC, 0) == 0
 
-    def test_nor_when_nobody_has_come_for_long(self, desk: Desk) -> None:
+    def test_nor_after_any_time_while_a_member_may_come(self, desk: Desk) -> None:
+        desk.three_a_second()
+        desk.join(version=NEW)
+        desk.reset(0)
+
+        desk.scan_after(10 * PENDING_SECONDS_MAX)
+
+        header = UpdateConsumerOffset(GROUP, TOPIC, 0, 9)
+        words = "Offset has been previously reset"
+        assert desk.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header).remark == words
+        assert desk.offsets.take_reset(GROUP, TOPIC, 0, 9) == 0
+
+    def test_they_are_not_kept_for_long_when_nobody_is_there(self, desk: Desk) -> None:
         desk.three_a_second()
         desk.reset(0)
 
-        desk.offsets.drop_expired_resets(desk.clock.monotonic() + PENDING_SECONDS_MAX - 1)
+        desk.scan_after(PENDING_SECONDS_MAX - 1)
         assert desk.offsets.is_reset(GROUP, TOPIC, 0)
-        desk.offsets.drop_expired_resets(desk.clock.monotonic() + PENDING_SECONDS_MAX)
-        assert not desk.offsets.is_reset(GROUP, TOPIC, 0)
+        desk.scan_after(1)
+        assert not desk.offsets.has_resets
+        assert desk.offsets.get(GROUP, TOPIC, 0) == 0
 
     def test_until_a_pull_was_told(self, desk: Desk) -> None:
         desk.three_a_second()

@@ -312,14 +312,25 @@ class TestResets:
         offsets.reset("g", "orders", 1, 4, 200.0)
         offsets.reset("h", "orders", 1, 4, 100.0)
 
-        offsets.drop_expired_resets(99.0)
+        offsets.drop_expired_resets(99.0, nobody)
         assert offsets.is_reset("g", "orders", 0)
-        offsets.drop_expired_resets(100.0)
+        offsets.drop_expired_resets(100.0, nobody)
         assert not offsets.is_reset("g", "orders", 0)
         assert offsets.is_reset("g", "orders", 1)
         assert offsets.get("g", "orders", 0) == 3
-        offsets.drop_expired_resets(200.0)
+        offsets.drop_expired_resets(200.0, nobody)
         assert not offsets.has_resets
+
+    def test_they_are_kept_where_somebody_may_still_come(self, tmp_path: Path) -> None:
+        offsets = consumer_offsets(tmp_path)
+        for group, topic, queue_id in (("g", "orders", 0), ("g", "orders", 1), ("h", "orders", 0)):
+            offsets.reset(group, topic, queue_id, 3, 100.0)
+
+        offsets.drop_expired_resets(500.0, lambda *place: place == ("g", "orders", 1))
+
+        assert offsets.is_reset("g", "orders", 1)
+        assert not offsets.is_reset("g", "orders", 0)
+        assert not offsets.is_reset("h", "orders", 0)
 
     def test_they_are_no_more_than_there_are_offsets(self, tmp_path: Path) -> None:
         offsets = consumer_offsets(tmp_path, offsets_max=1)
@@ -369,3 +380,8 @@ class TestClones:
 
         assert not offsets.clone("g", "h", "orders")
         assert len(offsets) == 2
+
+
+def nobody(group: str, topic: str, queue_id: int) -> bool:
+    """Nobody may come for a reset any more."""
+    return False

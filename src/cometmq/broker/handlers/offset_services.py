@@ -75,7 +75,7 @@ KNOWS_SERVER_SIDE_RESET: Final = version_ordinal("5.2.0")
 """The release from which on clients need not be told of a reset."""
 
 PENDING_SECONDS_MAX: Final = 600
-"""How long a reset is kept for members to notice: one that is there pulls twice a minute."""
+"""How long a reset waits for members; after that only while one is there that may come for it."""
 
 QUEUES_AT_ONCE: Final = 32
 """Queues that are looked at before others may use the loop; each costs a few reads of the log."""
