@@ -1,5 +1,6 @@
 """Topics are deleted, widened and narrowed while clients use them; nobody is left in the dark."""
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cometmq.admin import Admin
 from cometmq.codec import bodies, core
 from cometmq.codec.bodies.topics import TopicConfigList, TopicConfigTable, TopicStatsTable
 from cometmq.codec.codes import RequestCode, ResponseCode
@@ -159,6 +161,25 @@ def test_name_servers_know_a_list_of_topics_when_it_is_answered(cluster: Blockin
     (queues,) = route.queue_datas
     assert (queues.read_queue_nums, queues.write_queue_nums) == (3, 2)
     assert route_of(cluster, "list-b") is not None
+
+
+def test_the_order_of_a_topic_can_be_ended(cluster: BlockingCluster, peer: Peer) -> None:
+    """Also for good: the broker would take it from the name server again."""
+
+    async def scenario() -> None:
+        async with Admin(cluster.namesrv) as admin:
+            (made,) = await admin.topics.create("in-order", queues=2, is_ordered=True)
+
+            (changed,) = await admin.topics.update("in-order", is_ordered=False)
+
+            assert (made.is_ordered, changed.is_ordered) == (True, False)
+            assert await admin.name_servers.order_config("in-order") is None
+            # Another registration, and with it another answer of the name server.
+            change(peer, TopicConfig("another", 1, 1))
+            (kept,) = await admin.topics.configs("in-order")
+            assert not kept.is_ordered
+
+    asyncio.run(scenario())
 
 
 def test_a_topic_is_narrowed_without_losing_anything(cluster: BlockingCluster, peer: Peer) -> None:

@@ -458,6 +458,10 @@ async def an_ordered_topic(target: Target, topic: str) -> None:
     async with Admin(target.namesrv) as admin:
         await admin.topics.create(topic, queues=3, is_ordered=True)
         assert await admin.name_servers.order_config(topic) == "broker-a:3"
+        (changed,) = await admin.topics.update(topic, is_ordered=False)
+        assert not changed.is_ordered
+        assert await admin.name_servers.order_config(topic) is None
+        await admin.topics.update(topic, is_ordered=True)
         await admin.topics.delete(topic)
         assert await admin.name_servers.order_config(topic) is None
 

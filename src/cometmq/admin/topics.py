@@ -7,6 +7,7 @@ import msgspec
 
 from cometmq.admin.kinds import TopicKind, topic_kind
 from cometmq.admin.name_servers import ORDER_NAMESPACE, NameServers
+from cometmq.admin.ordering import begin_order, end_order
 from cometmq.admin.positions import queue_bounds
 from cometmq.admin.servers import (
     ANY_TOPIC,
@@ -237,6 +238,7 @@ class Topics:
             raise AlreadyExists("topic", topic, "change its settings instead")
         if broker is None:
             await self._servers.require_there(targets)
+        await self._require_attributes(targets, attributes)
         config = TopicConfig(
             topic,
             queues if read_queues is None else read_queues,
@@ -265,8 +267,9 @@ class Topics:
     ) -> tuple[TopicOnBroker, ...]:
         """Change what is named here and nothing else, on all its brokers or some.
 
-        An attribute that is None is removed. Raises NotFound, Refused, PartlyDone, and
-        Unreachable, before anything is changed, when one of the brokers does not answer.
+        An attribute that is None is removed. A topic that is not to be ordered any more stays so
+        on brokers for as long as it is ordered on others. Raises NotFound, Refused, PartlyDone,
+        and Unreachable, before anything is changed, when one of the brokers does not answer.
         """
         asked: dict[str, object] = {
             "read_queue_nums": read_queues,
@@ -291,6 +294,12 @@ class Topics:
         ]
         if not chosen:
             raise NotFound("topic", topic, f"it is not on {broker or cluster}")
+        await self._require_attributes([place for place, _ in chosen], attributes)
+        if is_ordered is False:
+            # First, or brokers would take it from the name servers when they tell of the change.
+            names = {place.broker_name for place, _ in chosen}
+            is_everywhere = cluster is None and broker is None
+            await end_order(self._name_servers, topic, None if is_everywhere else names)
         return await self._put(chosen, attributes or {})
 
     async def delete(self, topic: str, *, cluster: str | None = None) -> tuple[str, ...]:
@@ -392,8 +401,6 @@ class Topics:
         topic = wanted[0][1].topic_name
         configs = {place.address: config for place, config in wanted}
         places = [place for place, _ in wanted]
-        if attributes:
-            await self._require_attributes(places)
 
         async def put(broker: BrokerAddress) -> None:
             header = _header(configs[broker.address], attributes)
@@ -402,22 +409,15 @@ class Topics:
         await self._servers.change(f"changing topic '{topic}'", places, put)
         await self._until_known(topic, places)
         if any(config.order for config in configs.values()):
-            await self._put_order(topic, wanted)
+            queues = {place.broker_name: config.write_queue_nums for place, config in wanted}
+            await begin_order(self._name_servers, topic, queues)
         stored = (await self._configs(places, topic)).whole("the change itself was made")
         return tuple(_on_broker(place, config) for place, config in stored)
 
-    async def _put_order(
-        self, topic: str, wanted: Sequence[tuple[BrokerAddress, TopicConfig]]
+    async def _require_attributes(
+        self, brokers: Iterable[BrokerAddress], attributes: Mapping[str, str | None] | None
     ) -> None:
-        """Write down the queues of an ordered topic, those of other brokers left as they are."""
-        before = await self._name_servers.order_config(topic) or ""
-        queues = dict(item.rsplit(":", 1) for item in before.split(";") if ":" in item)
-        queues |= {place.broker_name: str(config.write_queue_nums) for place, config in wanted}
-        value = ";".join(f"{name}:{count}" for name, count in sorted(queues.items()))
-        await self._name_servers.set_value(ORDER_NAMESPACE, topic, value)
-
-    async def _require_attributes(self, brokers: Iterable[BrokerAddress]) -> None:
-        for broker in brokers:
+        for broker in brokers if attributes else ():
             release = await self._servers.release(broker.address)
             if release.version < V5_0_0:
                 advice = "attributes came with release 5.0"

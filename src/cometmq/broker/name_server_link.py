@@ -7,7 +7,7 @@ period; while a name server is down it is tried again at growing intervals.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from cometmq import logs
@@ -81,11 +81,9 @@ class NameServerLink:
         tls: TlsClientSettings | None,
         timeout_ms: int,
         is_asking_first: bool,
-        on_answer: Callable[[], None],
+        on_order: Callable[[Collection[str]], None] | None,
     ) -> None:
         self.address = address
-        # The topics that this name server says are ordered; None until it has said something.
-        self.order_topics: frozenset[str] | None = None
         self._announce = announce
         self._clock = clock
         self._pace = pace
@@ -93,7 +91,8 @@ class NameServerLink:
         self._timeout_ms = timeout_ms
         # Whether to ask first if it knows all that there is to tell.
         self._is_asking_first = is_asking_first
-        self._on_answer = on_answer
+        # Told, with each answer, the topics that this name server says are ordered.
+        self._on_order = on_order
         self._channel: Channel | None = None
         self._talk = asyncio.Lock()  # one conversation at a time
         self._wake = asyncio.Event()  # there is something to tell, or the connection was lost
@@ -178,9 +177,8 @@ class NameServerLink:
             code = RequestCode.REGISTER_BROKER
             answer = await channel.request(code, told.header, told.body, timeout_ms=timeout_ms)
             _require_success(answer)
-            if answer.body:
-                self.order_topics = frozenset(bodies.decode(KVTable, answer.body).table)
-            self._on_answer()
+            if answer.body and self._on_order is not None:
+                self._on_order(frozenset(bodies.decode(KVTable, answer.body).table))
         return told.topic_count
 
     async def _is_stale(self, channel: Channel, told: Announcement, timeout_ms: int) -> bool:

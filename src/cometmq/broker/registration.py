@@ -49,7 +49,8 @@ class Registrar:
     """Keeps all name servers informed about one broker.
 
     ``register_now`` tries each of them once; ``run`` goes on from there; ``unregister`` ends it.
-    ``on_order`` is told, after each registration, the topics that any name server says are ordered.
+    ``on_order`` is told, with each answer, the topics which that name server says are ordered. What
+    others said before does not count: it may have been taken back meanwhile.
     """
 
     def __init__(
@@ -66,7 +67,6 @@ class Registrar:
         self._settings = settings
         self._identity = identity
         self._topics = topics
-        self._on_order = on_order
         self._is_loneliness_told = False
         self._telling = asyncio.Lock()
         self._told: Announcement | None = None  # what was last written, for all links
@@ -79,7 +79,7 @@ class Registrar:
                 tls=tls,
                 timeout_ms=settings.register_timeout_ms,
                 is_asking_first=not settings.force_register,
-                on_answer=self._apply_order,
+                on_order=on_order,
             )
             for address in dict.fromkeys(settings.namesrv_addr)
         ]
@@ -166,8 +166,3 @@ class Registrar:
             # Name servers of 4.x cannot read a compressed topic that has them.
             topic = msgspec.structs.replace(topic, attributes=None)
         return topic
-
-    def _apply_order(self) -> None:
-        said = [link.order_topics for link in self._links if link.order_topics is not None]
-        if said and self._on_order is not None:
-            self._on_order(frozenset[str]().union(*said))

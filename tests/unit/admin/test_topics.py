@@ -29,6 +29,7 @@ from tests.unit.admin.fake_cluster import (
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 PUT = RequestCode.UPDATE_AND_CREATE_TOPIC
 MISSING = refused(ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
+NOT_KEPT = refused(ResponseCode.QUERY_NOT_FOUND, "No config item")
 
 
 def stats_of(asked: Asked) -> Answer:
@@ -201,6 +202,77 @@ async def test_an_ordered_topic_is_written_down_on_the_name_servers() -> None:
     assert [one.address for one in asked] == [NAMESRV, OTHER_NAMESRV]
     assert asked[0].header.namespace == "ORDER_TOPIC_CONFIG"
     assert asked[0].header.value == "broker-a:4;broker-b:4;broker-x:7"
+
+
+def ordered_cluster(value: str | None) -> FakeCluster:
+    """Name servers have ``value`` as the order of the topic."""
+    cluster = described_cluster()
+    answer = Answer(header=GetKVConfigResponse(value)) if value else NOT_KEPT
+    cluster.on(RequestCode.GET_KV_CONFIG, answer)
+    for code in (PUT, RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG):
+        cluster.on(code, Answer())
+    return cluster
+
+
+async def test_the_order_of_a_topic_ends_on_name_servers_before_brokers_ask_them_again() -> None:
+    cluster = ordered_cluster("broker-a:2;broker-b:2;broker-gone:2")
+
+    await cluster.admin.topics.update("orders", is_ordered=False)
+
+    changing = (PUT, RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG)
+    asked = [one for one in cluster.asked if one.code in changing]
+    assert [(one.code, one.address) for one in asked] == [
+        (RequestCode.DELETE_KV_CONFIG, NAMESRV),
+        (RequestCode.DELETE_KV_CONFIG, OTHER_NAMESRV),
+        (PUT, BROKER_A),
+        (PUT, BROKER_B),
+    ]
+    assert (asked[0].header.namespace, asked[0].header.key) == ("ORDER_TOPIC_CONFIG", "orders")
+    assert asked[2].header.order is False
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("broker-a:2;broker-b:2", "broker-a:2"),
+        ("broker-b:2", None),
+        ("broker-a:2", ...),
+        (None, ...),
+    ],
+)
+async def test_the_order_of_a_topic_stays_where_nobody_ended_it(
+    before: str | None, after: object
+) -> None:
+    cluster = ordered_cluster(before)
+
+    await cluster.admin.topics.update("orders", is_ordered=False, broker="broker-b")
+
+    written = [one.header.value for one in cluster.questions(RequestCode.PUT_KV_CONFIG)]
+    deleted = [None for _ in cluster.questions(RequestCode.DELETE_KV_CONFIG)]
+    assert written + deleted == ([] if after is ... else [after] * 2)
+
+
+async def test_only_who_ends_the_order_of_a_topic_asks_name_servers_about_it() -> None:
+    cluster = ordered_cluster("broker-a:2;broker-b:2")
+
+    await cluster.admin.topics.update("orders", perm=4)
+    await cluster.admin.topics.create("orders", is_new=False)
+
+    for code in ("GET_KV_CONFIG", "PUT_KV_CONFIG", "DELETE_KV_CONFIG"):
+        assert cluster.questions(RequestCode[code]) == []
+
+
+async def test_the_order_of_a_topic_stays_when_the_change_cannot_be_made() -> None:
+    cluster = ordered_cluster("broker-a:2;broker-b:2")
+    cluster.version = V4_9_7
+    table = TopicConfigTable(topic_config_table={"orders": TopicConfig("orders", 3, 2)})
+    cluster.on(RequestCode.GET_TOPIC_CONFIG, refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED))
+    cluster.on(RequestCode.GET_ALL_TOPIC_CONFIG, body(table))
+
+    with pytest.raises(Unsupported):
+        await cluster.admin.topics.update("orders", is_ordered=False, attributes={"a": "b"})
+
+    assert cluster.questions(RequestCode.DELETE_KV_CONFIG) == []
 
 
 async def test_attributes_go_as_changes_to_those_who_know_them() -> None:

@@ -420,7 +420,30 @@ def test_topics_that_any_name_server_orders_are_ordered() -> None:
 
             await registrar.register_now()
 
-            assert said[-1] == {"orders", "bills"}
+            assert set().union(*said) == {"orders", "bills"}
+            await registrar.unregister()
+
+    run(scenario())
+
+
+def test_a_topic_is_not_ordered_by_what_name_servers_said_earlier() -> None:
+    """Who ends the order of a topic takes it out of all of them, and then tells the broker."""
+
+    async def scenario() -> None:
+        said: list[Collection[str]] = []
+        async with name_servers(2) as servers:
+            for server in servers:
+                server.answer = Answer(body=bodies.encode(KVTable({"orders": "broker-a:4"})))
+            registrar = registrar_of(*(s.address for s in servers), on_order=said.append)
+            await registrar.register_now()
+            assert said == [{"orders"}, {"orders"}]
+            for server in servers:
+                server.answer = Answer(body=bodies.encode(KVTable({})))
+
+            registrar.mark()
+            await registrar.register_now()
+
+            assert said[2:] == [set(), set()]
             await registrar.unregister()
 
     run(scenario())
