@@ -46,7 +46,8 @@ class _Entry(Generic[T]):
         # Monotonic time before which it is not saved, unless somebody cannot wait.
         self.rest_until = 0.0
         self.is_urgent = False
-        self.has_failed = False
+        # Why the last save failed; empty when it did not.
+        self.problem = ""
 
 
 class Keeper:
@@ -130,6 +131,13 @@ class Keeper:
             entry.is_urgent = entry.is_marked
         await self.settle()
 
+    def problem_of(self, name: str) -> str:
+        """Why the last save of a document failed; empty when it did not.
+
+        Whoever asks after ``settle`` learns whether what was marked before it is saved.
+        """
+        return next(entry.problem for entry in self._entries if entry.name == name)
+
     async def close(self) -> None:
         """Save everything marked a last time; ``run`` must have ended. Failures are logged.
 
@@ -161,13 +169,13 @@ class Keeper:
         except OSError as error:
             entry.is_marked = True
             entry.rest_until = self._clock.monotonic() + RETRY_MS / 1000
-            if not entry.has_failed:
-                entry.has_failed = True
+            if not entry.problem:
                 _log.error("document=%s cannot be saved, trying again: %s", entry.name, error)
+            entry.problem = str(error) or type(error).__name__
         else:
             entry.rest_until = self._clock.monotonic() + entry.interval_s
-            if entry.has_failed:
-                entry.has_failed = False
+            if entry.problem:
+                entry.problem = ""
                 _log.info("document=%s saved again", entry.name)
 
 

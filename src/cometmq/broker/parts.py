@@ -94,7 +94,7 @@ class Parts:
         self._open_services(config, meter)
         self.keeper = self._keeper(documents, config)
         self.extensions = ExtensionHandlers(
-            self.store, self.archives, config.broker, self.keeper.settle
+            self.store, self.archives, config.broker, self._settle_archives
         )
         # A topic is saved after its first message is stored: a kill in between loses the former.
         self.topics.adopt(self.store.queues())
@@ -325,6 +325,11 @@ class Parts:
         """The same when topics are gone, and what groups had consumed of them."""
         await self.keeper.settle_all()
         await self._register()
+
+    async def _settle_archives(self) -> str:
+        """Bring how far archives are to disk; why that failed, if it did."""
+        await self.keeper.settle()
+        return self.keeper.problem_of("archives")
 
     async def _register(self) -> None:
         with contextlib.suppress(TimeoutError):

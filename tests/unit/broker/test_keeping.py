@@ -130,6 +130,21 @@ def test_a_failure_is_logged_once_and_the_save_repeated_until_it_works(
     assert caplog.messages[1:] == ["document=table saved again"]
 
 
+def test_it_is_known_why_a_document_is_not_saved() -> None:
+    table = Table()
+    assert table.keeper.problem_of("table") == ""
+    table.document.error = OSError(28, "No space left on device")
+    table.change()
+
+    asyncio.run(table.keeper.step())
+    assert table.keeper.problem_of("table") == "[Errno 28] No space left on device"
+
+    table.document.error = None
+    table.clock.advance(RETRY_MS / 1000)
+    asyncio.run(table.keeper.step())
+    assert table.keeper.problem_of("table") == ""
+
+
 def test_one_that_fails_does_not_keep_others_from_being_saved() -> None:
     table = Table()
     table.document.error = OSError(5, "Input/output error")

@@ -32,14 +32,17 @@ _log = get_logger(__name__)
 
 
 class ExtensionHandlers:
-    """Requests 30001 to 30003. ``settle`` is awaited before a change is answered: it is saved."""
+    """Requests 30001 to 30003.
+
+    ``settle`` is awaited before a change is answered: it is saved, or why not is what it returns.
+    """
 
     def __init__(
         self,
         store: MessageStore,
         archives: Archives,
         settings: BrokerSettings,
-        settle: Callable[[], Awaitable[object]],
+        settle: Callable[[], Awaitable[str]],
     ) -> None:
         self._store = store
         self._archives = archives
@@ -84,13 +87,19 @@ class ExtensionHandlers:
     async def commit(self, channel: Channel, command: Command) -> Answer:
         said = core.read(command, ArchiveCommit)
         offset = self._archives.commit(said.name, said.offset)
-        await self._settle()
+        await self._save()
         return Answer(header=ArchiveCommitResponse(offset))
 
     async def remove(self, channel: Channel, command: Command) -> Answer:
         said = core.read(command, ArchiveRemove)
-        if not self._archives.remove(said.name):
+        is_removed = self._archives.remove(said.name)
+        # Also if not: one that was removed, and could not be saved, would come back with a restart.
+        await self._save()
+        if not is_removed:
             remark = f"there is no archive '{shown(said.name)}'"
             raise BrokerError(ResponseCode.QUERY_NOT_FOUND, remark)
-        await self._settle()
         return Answer()
+
+    async def _save(self) -> None:
+        if problem := await self._settle():
+            raise BrokerError(ResponseCode.SYSTEM_ERROR, f"not saved: {problem}")
