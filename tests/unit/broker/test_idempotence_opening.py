@@ -8,13 +8,14 @@ import pytest
 
 from cometmq.broker.idempotence import IdempotentSends, KeptProducers
 from cometmq.broker.idempotence_marks import CHUNK_BYTES, PROPERTY, mark_of, marks_since
-from cometmq.broker.idempotence_snapshot import SnapshotFile
+from cometmq.broker.idempotence_snapshot import NAME, SnapshotFile
 from cometmq.broker.idempotence_table import Snapshot
 from cometmq.codec import properties
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.record import Record
 from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.store.documents import FOLDER
 from cometmq.store.results import NewMessage
 from tests.unit.broker.data_path import TOPIC, DataPath, sending
 from tests.unit.broker.test_idempotence import EPOCH, bodies, opened, send, send_batch
@@ -198,6 +199,28 @@ class TestSaved:
 
         with opened(tmp_path):
             assert saved(tmp_path) == Snapshot(end, [])
+
+    @pytest.mark.parametrize(
+        ("deleted", "code"),
+        [
+            ([NAME], ResponseCode.SUCCESS),
+            ([NAME, f"{NAME}.bak"], ResponseCode.PRODUCER_UNKNOWN),
+        ],
+        ids=["the file alone", "the file and its backup"],
+    )
+    def test_who_deletes_file_and_backup_forgets_all_producers(
+        self, tmp_path: Path, deleted: list[str], code: ResponseCode
+    ) -> None:
+        with opened(tmp_path) as path:
+            send(path, 0)
+            path.store.flush()
+            save(path)
+            save(path)
+        for name in deleted:
+            (tmp_path / FOLDER / name).unlink()
+
+        with opened(tmp_path) as path:
+            assert send(path, 1).code == code
 
     def test_what_a_power_cut_took_is_stored_again(self, tmp_path: Path) -> None:
         with opened(tmp_path / "log") as path:
