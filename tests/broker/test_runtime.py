@@ -12,8 +12,9 @@ from cometmq.codec.bodies.nameserver import KVTable
 from cometmq.codec.bodies.stats import BrokerStatsData, HAClientInfo, HARuntimeInfo
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.command import Command
+from cometmq.codec.properties import encode
 from cometmq.testing.local_cluster import BlockingCluster, LocalCluster
-from tests.broker.kit import Peer, bodies_of, connected
+from tests.broker.kit import SUBSCRIPTION, SUSPEND, Peer, bodies_of, connected
 
 FILE = "# written by a person\nfileReservedTime=72\n"
 
@@ -62,6 +63,23 @@ def test_runtime_info_counts_what_was_sent(peer: Peer) -> None:
     assert int(after[key]) - int(before[key]) == 2
     assert after["brokerActive"] == "true"
     assert after["dispatchBehindBytes"] == "0"
+
+
+@pytest.mark.slow
+def test_runtime_info_tells_how_many_timed_messages_come_and_go(
+    asked: BlockingCluster, peer: Peer
+) -> None:
+    asked.create_topic("reminders")
+    waiting = {"queueId": "0", "sysFlag": str(SUBSCRIPTION | SUSPEND)}
+    timed = encode({"TIMER_DELAY_MS": "500"})
+    assert peer.send("reminders", i=timed, e="0").code == ResponseCode.SUCCESS
+
+    delivered = peer.pull("reminders", suspendTimeoutMillis="9000", **waiting)
+
+    assert bodies_of(delivered) == [b"body"]
+    table = bodies.decode(KVTable, peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
+    assert float(table["timerEnqueueTps"]) > 0
+    assert float(table["timerDequeueTps"]) > 0
 
 
 def test_statistics_of_a_topic_are_there_at_once(peer: Peer) -> None:

@@ -86,6 +86,7 @@ class Counting:
         missed: Callable[[], int],
         returned: dict[tuple[str, str], list[int]],
         groups: GroupTable,
+        timers: Timers,
     ) -> None:
         """``pulls`` are all requests for messages, ``missed`` those that found nothing."""
         self.puts = TopicPuts(topics.by_name)
@@ -97,6 +98,7 @@ class Counting:
             groups.on_delete.append(pairs.forget_group)
         self._pulls = pulls
         self._missed = missed
+        self._timers = timers
         sources = Sources(
             topic_puts=self.puts,
             group_gets=self.gets,
@@ -109,7 +111,8 @@ class Counting:
     def _traffic(self) -> Traffic:
         pulls, missed = self._pulls(), self._missed()
         puts, gets = self.puts.total().messages, self.gets.total().messages
-        return Traffic(puts, gets, max(0, pulls - missed), missed)
+        timed, timed_out = self._timers.entered_count, self._timers.put_count
+        return Traffic(puts, gets, max(0, pulls - missed), missed, timed, timed_out)
 
 
 class Observing:

@@ -186,6 +186,7 @@ class Parts:
             missed=lambda: self.pulls.missed,
             returned=self.send_backs.returned,
             groups=self.groups,
+            timers=self.timers,
         )
         self.replies = ReplyHandlers(
             self.store, self.plans, self.clients, settings=settings, clock=clock

@@ -132,7 +132,7 @@ class RuntimeInfo:
         }
 
     def _traffic(self) -> dict[str, str]:
-        put, got, found, missed = self._statistics.rates()
+        put, got, found, missed, timed, timed_out = self._statistics.rates()
         total = type(found)(*map(sum, zip(found, missed, strict=True)))
         days, now = self._statistics.days, self._statistics.traffic
         return {
@@ -142,6 +142,8 @@ class RuntimeInfo:
             "getTotalTps": _rates(total),
             "getTransferredTps": _rates(got),
             "getTransferedTps": _rates(got),  # as 4.x writes it
+            "timerEnqueueTps": str(timed.ten_seconds),
+            "timerDequeueTps": str(timed_out.ten_seconds),
             "msgPutTotalYesterdayMorning": str(days.yesterday_morning.put),
             "msgPutTotalTodayMorning": str(days.today_morning.put),
             "msgPutTotalTodayNow": str(now.put),
@@ -228,8 +230,7 @@ def _disk(usages: Mapping[str, DiskUsage], root: DiskUsage) -> dict[str, str]:
 
 
 def _no_timers() -> dict[str, str]:
-    numbers = dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), "0")
-    return {**numbers, "timerEnqueueTps": "0.0", "timerDequeueTps": "0.0"}
+    return dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), "0")
 
 
 def _ratio(usage: DiskUsage) -> str:

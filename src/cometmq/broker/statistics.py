@@ -169,6 +169,10 @@ class Traffic(NamedTuple):
     found: int
     """Pulls that found something."""
     missed: int
+    timed: int
+    """Messages entered into the wheel of timers."""
+    timed_out: int
+    """Messages that left it, to where they were sent or once more into it."""
 
 
 class Rates(NamedTuple):
@@ -201,7 +205,7 @@ class Statistics:
             name: _Kind(source, self._windows) for name, source in sources._asdict().items()
         }
         self._totals = deque([(now, traffic())], maxlen=RATE_SAMPLES)
-        nothing = Traffic(0, 0, 0, 0)
+        nothing = Traffic(*[0] * len(Traffic._fields))
         self.days = Days(nothing, nothing)
         self._today = _day(clock.now_ms())
 
@@ -252,15 +256,15 @@ class Statistics:
         """Totals since the start."""
         return self._traffic()
 
-    def rates(self) -> tuple[Rates, Rates, Rates, Rates]:
-        """Per second: messages put, messages handed out, pulls that found some, and that missed."""
+    def rates(self) -> tuple[Rates, Rates, Rates, Rates, Rates, Rates]:
+        """What ``Traffic`` counts, per second."""
         now, traffic = self._clock.monotonic(), self._traffic()
         begins = [self._total_before(now - seconds) for seconds in (10, 60, 600)]
-        put, got, found, missed = (
+        put, got, found, missed, timed, timed_out = (
             Rates(*(_per_second(traffic[n] - then[n], now - began) for began, then in begins))
             for n in range(len(traffic))
         )
-        return put, got, found, missed
+        return put, got, found, missed, timed, timed_out
 
     def _total_before(self, moment: float) -> tuple[float, Traffic]:
         """The newest sample of the totals that is not later than ``moment``, or the oldest."""

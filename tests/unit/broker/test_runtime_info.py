@@ -40,7 +40,7 @@ class Scene:
 
     store: MessageStore
     clock: FakeClock
-    traffic: Traffic = field(default_factory=lambda: Traffic(0, 0, 0, 0))
+    traffic: Traffic = field(default_factory=lambda: Traffic(0, 0, 0, 0, 0, 0))
     times: Times = field(
         default_factory=lambda: Times(Distribution(TIME_BOUNDS), Distribution(TIME_BOUNDS))
     )
@@ -119,6 +119,7 @@ def test_an_empty_broker_says_what_an_empty_broker_of_apache_says(scene: Scene) 
     assert table["remainTransientStoreBufferNumbs"] == "2147483647"
     assert table["sendThreadPoolQueueCapacity"] == "10000"
     assert table["timerReadBehind"] == "0"
+    assert (table["timerEnqueueTps"], table["timerDequeueTps"]) == ("0.0", "0.0")
     assert table["brokerVersionDesc"] == "V5_5_0"
 
 
@@ -133,7 +134,7 @@ def test_the_disk_is_shown_as_apache_shows_it(scene: Scene) -> None:
 def test_log_and_messages_are_shown(scene: Scene) -> None:
     scene.store.put(message(body=b"x" * 500))
     scene.store.put(message(body=b"x" * 500))
-    scene.traffic = Traffic(put=2, got=1, found=1, missed=3)
+    scene.traffic = Traffic(put=2, got=1, found=1, missed=3, timed=6, timed_out=4)
     scene.failed = 4
     scene.clock.advance(2)
 
@@ -147,6 +148,7 @@ def test_log_and_messages_are_shown(scene: Scene) -> None:
     assert table["putTps"] == "1.0 1.0 1.0"
     assert table["getFoundTps"] == "0.5 0.5 0.5"
     assert table["getTotalTps"] == "2.0 2.0 2.0"
+    assert (table["timerEnqueueTps"], table["timerDequeueTps"]) == ("3.0", "2.0")
     assert table["earliestMessageTimeStamp"] == str(FakeClock().now_ms())
     assert table["remainHowManyDataToFlush"] == human_bytes(size)
 

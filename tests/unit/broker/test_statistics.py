@@ -40,6 +40,7 @@ class Broker:
     returned: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     found: int = 0
     missed: int = 0
+    timed: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         self.puts = TopicPuts(self.topics)
@@ -80,7 +81,7 @@ class Broker:
 
     def _traffic(self) -> Traffic:
         got = PairCounts(self.taken).total().messages
-        return Traffic(self.puts.total().messages, got, self.found, self.missed)
+        return Traffic(self.puts.total().messages, got, self.found, self.missed, *self.timed)
 
 
 def test_what_has_just_happened_counts_before_any_sample_was_taken() -> None:
@@ -235,14 +236,17 @@ def test_rates_of_the_whole_broker_are_over_ten_seconds_a_minute_and_ten_minutes
     broker.put("orders", 600)
     broker.taken["orders", "billing"] = [60, 0]
     broker.found, broker.missed = 30, 12
+    broker.timed = 120, 90
 
     broker.live(10)
 
-    put, got, found, missed = broker.figures.rates()
+    put, got, found, missed, timed, timed_out = broker.figures.rates()
     assert put == Rates(60.0, 10.0, 1.0)
     assert got == Rates(6.0, 1.0, 0.1)
     assert found == Rates(3.0, 0.5, 0.05)
     assert missed == Rates(1.2, 0.2, 0.02)
+    assert timed == Rates(12.0, 2.0, 0.2)
+    assert timed_out == Rates(9.0, 1.5, 0.15)
 
 
 def test_the_totals_of_the_morning_are_kept_for_two_days() -> None:

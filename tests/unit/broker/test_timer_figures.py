@@ -41,6 +41,27 @@ def test_messages_wait_until_they_are_delivered(ground: Ground) -> None:
     assert figures(ground)["timerCongestNum"] == "1"
 
 
+def test_what_is_entered_and_what_is_put_again_is_counted(ground: Ground) -> None:
+    for seconds in (5, 5, 60):
+        ground.send_in(seconds)
+    ground.run_out()
+    entered = ground.timers.entered_count, ground.timers.put_count
+    ground.pass_time(10)
+
+    assert entered == (3, 0)
+    assert (ground.timers.entered_count, ground.timers.put_count) == (3, 2)
+
+
+def test_a_message_that_is_parked_half_way_is_entered_and_put_twice(tmp_path: Path) -> None:
+    ground = Ground(tmp_path, timer_roll_window_slot=10)
+    ground.send_in(15)
+
+    ground.pass_time(20)
+
+    assert (ground.timers.entered_count, ground.timers.put_count) == (2, 2)
+    ground.close()
+
+
 def test_those_that_waited_before_a_restart_count(ground: Ground) -> None:
     ground.send_in(60)
     ground.run_out()

@@ -22,7 +22,7 @@ class TimerFigures:
         self._clock = clock
 
     def figures(self) -> Mapping[str, str]:
-        """What runtime info says; rates are in the metrics, not here."""
+        """What runtime info says; its rates come from the statistics."""
         timers = self._timers
         return {
             "timerReadBehind": str(timers.behind_ms(self._clock.now_ms()) // 1000),

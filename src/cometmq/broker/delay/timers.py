@@ -151,6 +151,7 @@ class Timers:
         self._news = asyncio.Event()
         self._saved: tuple[Progress, int] | None = None
         # Since the start.
+        self.entered_count = 0
         self.delivered_count = 0
         self.rolled_count = 0
         self.recalled_count = 0
@@ -224,6 +225,11 @@ class Timers:
         if self._index is None or self._read_ms > self._last_due_ms:
             return 0
         return max(now_ms - self._read_ms - self._precision_ms, 0)
+
+    @property
+    def put_count(self) -> int:
+        """Messages that have left the wheel: delivered, or put into it again on their way."""
+        return self.delivered_count + self.rolled_count
 
     @property
     def saved(self) -> TimerCheck:
@@ -329,6 +335,7 @@ class Timers:
             string_hash(real_topic),
         )
         index.add(due_ms, unit)
+        self.entered_count += 1
         self._last_due_ms = max(self._last_due_ms, due_ms)
         return True
 
