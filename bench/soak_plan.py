@@ -39,8 +39,9 @@ def views() -> tuple[View, ...]:
 
     A member that gets a queue from another one begins where that one last committed: repeats, and
     two at work at a time, around everything that makes a group share its queues anew. How far
-    delay levels are is saved every few seconds, so a kill makes some of them come twice. A reader
-    of ours that keeps its own position has no excuse for anything.
+    delay levels are is saved every few seconds, so a kill makes some of them come twice; messages
+    with a time of their own never do, as the broker indexes messages and so can ask the log. A
+    reader of ours that keeps its own position has no excuse for anything.
     """
     anew = frozenset({Cause.RESTART, Cause.KILL, Cause.REBALANCE})
     killed = frozenset({Cause.KILL})
@@ -57,7 +58,7 @@ def views() -> tuple[View, ...]:
         view(ORDERLY, ORDERED, Rules(slack_ms=5), ordered),
         view(DELAYED, PYTHON, Rules(), doubled),
         view(DELAYED, LATER, concurrently, {**repeated, **doubled}),
-        view(TIMED, PYTHON, Rules(), doubled),
+        view(TIMED, PYTHON, Rules()),
         # A handling that fails is handed back, and comes again by way of a delay level.
         view(RETRIED, AGAIN, concurrently, repeated),
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from bench.soak_ledger import OUTAGES
-from bench.soak_plan import LEVELS_S, Plan, planned, quick, views
+from bench.soak_plan import DELAYED, LEVELS_S, Plan, planned, quick, views
 from bench.soak_python import body, key_in, regularly
 from bench.soak_verdicts import SLOPE_SPAN_S_MIN
 from cometmq.testing.history import ProblemKind
@@ -58,6 +58,12 @@ def test_nobody_may_lose_a_message_or_get_one_that_was_not_sent() -> None:
     for view in views():
         assert not never.intersection(view.excuses), view.group
         assert not view.rules.may_repeat, "repeats are excused one by one"
+
+
+def test_only_delay_levels_may_store_a_message_twice() -> None:
+    excused = {view.topic for view in views() if ProblemKind.DOUBLED in view.excuses}
+
+    assert excused == {DELAYED}
 
 
 def test_a_body_tells_its_key() -> None:
