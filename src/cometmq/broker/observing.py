@@ -14,6 +14,7 @@ from cometmq.broker.live_settings import LiveSettings
 from cometmq.broker.metrics import BrokerMetrics, Disks, Lags, RequestMeter
 from cometmq.broker.runtime_info import RuntimeInfo
 from cometmq.broker.statistics import (
+    DeadLetters,
     PairCounts,
     Sources,
     Statistics,
@@ -85,15 +86,20 @@ class Counting:
         pulls: Callable[[], int],
         missed: Callable[[], int],
         returned: dict[tuple[str, str], list[int]],
+        buried: dict[tuple[str, str], list[int]],
         groups: GroupTable,
         timers: Timers,
     ) -> None:
-        """``pulls`` are all requests for messages, ``missed`` those that found nothing."""
+        """``pulls`` are all requests for messages, ``missed`` those that found nothing.
+
+        ``returned`` are messages that were handed back, ``buried`` those that became dead letters.
+        """
+        self._topics = topics
         self.puts = TopicPuts(topics.by_name)
         topics.on_change.append(self.puts.learn)
         topics.on_delete.append(self.puts.forget)
-        self.gets, returns = PairCounts(taken), PairCounts(returned)
-        for pairs in (self.gets, returns):
+        self.gets, returns, dead = PairCounts(taken), PairCounts(returned), PairCounts(buried)
+        for pairs in (self.gets, returns, dead):
             topics.on_delete.append(pairs.forget_topic)
             groups.on_delete.append(pairs.forget_group)
         self._pulls = pulls
@@ -105,8 +111,15 @@ class Counting:
             send_backs=returns,
             broker_puts=Whole(cluster_name, lambda: self.puts.total().messages),
             broker_gets=Whole(cluster_name, lambda: self.gets.total().messages),
+            dead_letters=DeadLetters(dead),
+            user_puts=Whole(cluster_name, self.puts.user_messages),
+            user_gets=Whole(cluster_name, lambda: self.gets.messages_of(self._is_users)),
         )
         self.statistics = Statistics(clock, sources, self._traffic)
+
+    def _is_users(self, name: str) -> bool:
+        topic = self._topics.get(name)
+        return topic is None or not topic.is_system
 
     def _traffic(self) -> Traffic:
         pulls, missed = self._pulls(), self._missed()

@@ -185,6 +185,7 @@ class Parts:
             pulls=lambda: meter.pull_count,
             missed=lambda: self.pulls.missed,
             returned=self.send_backs.returned,
+            buried=self.send_backs.buried,
             groups=self.groups,
             timers=self.timers,
         )

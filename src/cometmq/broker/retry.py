@@ -106,6 +106,11 @@ def handed_back(
     )
 
 
+def origin_topic(found: Record) -> str:
+    """Where a message was first delivered, however often it failed since."""
+    return properties.get(found.properties, _RETRY_TOPIC) or found.topic
+
+
 def dead_letter_properties(text: bytes) -> bytes:
     """Properties of a copy that goes to the dead letters: without the delay its sender wanted."""
     return rewritten(text, {DELAY: b"-1"})

@@ -67,6 +67,9 @@ class Sources(NamedTuple):
     send_backs: Source
     broker_puts: Source
     broker_gets: Source
+    dead_letters: Source
+    user_puts: Source
+    user_gets: Source
 
 
 class _Item(NamedTuple):
@@ -84,8 +87,14 @@ ITEMS: Final[Mapping[str, _Item]] = {
     "SNDBCK_PUT_NUMS": _Item("send_backs"),
     "BROKER_PUT_NUMS": _Item("broker_puts"),
     "BROKER_GET_NUMS": _Item("broker_gets"),
+    "SNDBCK2DLQ_TIMES": _Item("dead_letters"),
+    "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": _Item("user_puts"),
+    "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": _Item("user_gets"),
 }
-"""Apache's names. Keys are ``topic``, ``topic@group`` and the cluster's name."""
+"""Apache's names. Keys are ``topic``, ``topic@group``, the cluster's name, and ``DeadLetters``'.
+
+What would have to be counted with each send or pull is not here: by queue, and how long it took.
+"""
 
 
 class _Window:
@@ -309,6 +318,7 @@ class CountedTopic(Protocol):
     name: str
     put_count: int
     put_bytes: int
+    is_system: bool
 
 
 class TopicPuts:
@@ -338,6 +348,11 @@ class TopicPuts:
             messages += topic.put_count
             size += topic.put_bytes
         return Counts(messages, size)
+
+    def user_messages(self) -> int:
+        """All messages but those of RocketMQ's own topics, which nobody deletes."""
+        own = sum(topic.put_count for topic in self._by_name.values() if topic.is_system)
+        return self.total().messages - own
 
     def learn(self, topics: Sequence[CountedTopic]) -> None:
         for topic in topics:
@@ -388,6 +403,32 @@ class PairCounts:
     def total(self) -> Counts:
         pairs = [(c[0], c[1] if len(c) > 1 else 0) for c in self._counters.values()]
         return Counts(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
+
+    def messages_of(self, is_wanted: Callable[[str], bool]) -> int:
+        """Messages of some topics; ``is_wanted`` is asked with "" about what has no name."""
+        return sum(count[0] for (topic, _), count in self._counters.items() if is_wanted(topic))
+
+
+class DeadLetters:
+    """Counters of pairs under the keys that 5.x has for dead letters.
+
+    Apache's are ``owner@topic@group@SEND_BACK_TO_DLQ``. Clients that are no cloud's have no owner.
+    """
+
+    _BEGIN = "null@"
+    _END = "@SEND_BACK_TO_DLQ"
+
+    def __init__(self, pairs: PairCounts) -> None:
+        self._pairs = pairs
+
+    def keys(self) -> Iterable[str]:
+        pairs = self._pairs.keys()
+        return [f"{self._BEGIN}{key}{self._END}" for key in pairs]
+
+    def read(self, key: str) -> Counts | None:
+        if not (key.startswith(self._BEGIN) and key.endswith(self._END)):
+            return None
+        return self._pairs.read(key[len(self._BEGIN) : -len(self._END)])
 
 
 def pair_counter(

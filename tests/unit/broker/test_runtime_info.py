@@ -53,7 +53,7 @@ class Scene:
         root = {"storePathRootDir": str(self.store.root)}
         config = BrokerConfig.load(file={**root, **self.given}, environment={}, flags={})
         nothing = PairCounts({})
-        sources = Sources(nothing, nothing, nothing, nothing, nothing)
+        sources = Sources(*[nothing] * len(Sources._fields))
         self.info = RuntimeInfo(
             self.store,
             Statistics(self.clock, sources, lambda: self.traffic),

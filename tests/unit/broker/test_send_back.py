@@ -48,12 +48,12 @@ class Ground:
         self.topics = TopicTable(documents.topics, broker, self.clock)
         self.groups = GroupTable(documents.groups, broker, self.clock)
         levels = DelayLevels(self.store.settings.delays_ms())
-        handlers = SendBackHandlers(
+        self.handlers = SendBackHandlers(
             self.store, self.topics, self.groups, levels, settings=broker, host="10.0.0.7",
             store_host=OUR_HOST, chance=random.Random(4),
         )  # fmt: skip
         self.routes = Routes()
-        handlers.add_to(self.routes)
+        self.handlers.add_to(self.routes)
         self.delivery = LevelDelivery(
             self.store, levels, documents.delay_offsets, self.clock, self.store.put
         )
@@ -262,3 +262,25 @@ def test_the_default_schedule_from_the_first_failure_to_the_dead_letters(ground:
     text = properties.decode(dead.properties)
     assert (text["RETRY_TOPIC"], text["ORIGIN_MESSAGE_ID"]) == ("orders", origin)
     assert (text["DELAY"], text["TAGS"]) == ("0", "T")
+
+
+def test_what_comes_back_is_counted_for_the_topic_it_was_sent_to(ground: Ground) -> None:
+    offset = put(ground.store, message(topic="orders")).physical_offset
+    ground.hand_back(offset)
+    ground.clock.advance(10)
+    ground.delivery.step(ground.clock.now_ms())
+    (again,) = all_records(ground.store, RETRY)
+
+    ground.hand_back(again.physical_offset)
+
+    assert ground.handlers.returned == {("orders", GROUP): [2]}
+    assert ground.handlers.buried == {}
+
+
+def test_dead_letters_are_counted_too(ground: Ground) -> None:
+    offset = put(ground.store, message(topic="orders")).physical_offset
+
+    ground.hand_back(offset, level=-1)
+
+    assert ground.handlers.returned == {("orders", GROUP): [1]}
+    assert ground.handlers.buried == {("orders", GROUP): [1]}

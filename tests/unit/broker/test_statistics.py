@@ -9,6 +9,7 @@ from cometmq.broker import statistics
 from cometmq.broker.statistics import (
     ITEMS,
     Counts,
+    DeadLetters,
     PairCounts,
     Rates,
     Sources,
@@ -28,6 +29,7 @@ class CountingTopic:
     name: str
     put_count: int = 0
     put_bytes: int = 0
+    is_system: bool = False
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Broker:
     topics: dict[str, CountingTopic] = field(default_factory=dict)
     taken: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     returned: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    buried: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     found: int = 0
     missed: int = 0
     timed: tuple[int, int] = (0, 0)
@@ -50,13 +53,16 @@ class Broker:
             PairCounts(self.returned),
             Whole(CLUSTER, lambda: self.puts.total().messages),
             Whole(CLUSTER, lambda: PairCounts(self.taken).total().messages),
+            DeadLetters(PairCounts(self.buried)),
+            Whole(CLUSTER, self.puts.user_messages),
+            Whole(CLUSTER, lambda: PairCounts(self.taken).messages_of(self._is_users)),
         )
         self.figures = Statistics(self.clock, sources, self._traffic)
 
-    def put(self, topic: str, count: int, size: int = 0) -> None:
+    def put(self, topic: str, count: int, size: int = 0, *, is_system: bool = False) -> None:
         found = self.topics.get(topic)
         if found is None:
-            found = self.topics[topic] = CountingTopic(topic)
+            found = self.topics[topic] = CountingTopic(topic, is_system=is_system)
             self.puts.learn([found])
         found.put_count += count
         found.put_bytes += size
@@ -78,6 +84,9 @@ class Broker:
         windows = found.stats_minute, found.stats_hour, found.stats_day
         minute, hour, day = (0 if window is None else window.sum for window in windows)
         return minute, hour, day
+
+    def _is_users(self, topic: str) -> bool:
+        return topic not in self.topics or not self.topics[topic].is_system
 
     def _traffic(self) -> Traffic:
         got = PairCounts(self.taken).total().messages
@@ -145,6 +154,33 @@ def test_groups_count_what_they_were_handed_by_topic() -> None:
     assert broker.sums("GROUP_GET_SIZE", "orders@billing")[0] == 700
     assert broker.sums("SNDBCK_PUT_NUMS", "orders@billing")[0] == 2
     assert broker.sums("BROKER_GET_NUMS", CLUSTER)[0] == 7
+
+
+def test_dead_letters_have_the_keys_of_apache_s_brokers() -> None:
+    """The owner of a client is known to nobody but a cloud, and is "null" for all others."""
+    broker = Broker()
+
+    broker.buried["orders", "billing"] = [3]
+
+    assert broker.sums("SNDBCK2DLQ_TIMES", "null@orders@billing@SEND_BACK_TO_DLQ")[0] == 3
+    for key in ("orders@billing", "null@orders@other@SEND_BACK_TO_DLQ", "null@@SEND_BACK_TO_DLQ"):
+        assert broker.figures.view("SNDBCK2DLQ_TIMES", key) is None
+    broker.live(70)
+    assert broker.sums("SNDBCK2DLQ_TIMES", "null@orders@billing@SEND_BACK_TO_DLQ") == (0, 3, 3)
+
+
+def test_the_whole_broker_is_counted_without_rocketmq_s_own_topics_too() -> None:
+    broker = Broker()
+    broker.put("orders", 10)
+    broker.put("RMQ_SYS_TRACE_TOPIC", 90, is_system=True)
+    broker.taken["orders", "billing"] = [4, 0]
+    broker.taken["RMQ_SYS_TRACE_TOPIC", "tracers"] = [6, 0]
+    broker.taken["", ""] = [1, 0]
+
+    assert broker.sums("BROKER_PUT_NUMS", CLUSTER)[0] == 100
+    assert broker.sums("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", CLUSTER)[0] == 10
+    assert broker.sums("BROKER_GET_NUMS", CLUSTER)[0] == 11
+    assert broker.sums("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", CLUSTER)[0] == 5
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ class SendBackHandlers:
         self._store_host = store_host
         # Chooses the queue of a copy.
         self._chance = chance
-        # Messages that came back, by topic and group.
+        # Messages that came back, by topic and group, and those of them that went to dead letters.
         self.returned: dict[tuple[str, str], list[int]] = {}
+        self.buried: dict[tuple[str, str], list[int]] = {}
 
     def add_to(self, routes: Routes) -> None:
         routes.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
@@ -85,8 +86,14 @@ class SendBackHandlers:
             raise BrokerError(ResponseCode.SYSTEM_ERROR, result.status.name)
         topic.put_count += 1
         topic.put_bytes += result.end - result.physical_offset
-        pair_counter(self.returned, found.topic, said.group, width=1)[0] += 1
+        self._count(found, said.group, chosen.destination)
         return Answer()
+
+    def _count(self, found: Record, group: str, destination: Destination) -> None:
+        origin = retry.origin_topic(found)
+        pair_counter(self.returned, origin, group, width=1)[0] += 1
+        if destination is Destination.DEAD_LETTER:
+            pair_counter(self.buried, origin, group, width=1)[0] += 1
 
     def _retry_topic(self, said: ConsumerSendMsgBack, group: SubscriptionGroupConfig) -> Topic:
         topic = self._topics.create_retry(
