@@ -66,7 +66,8 @@ class ConsumerOffsets:
     """Offsets by topic, group and queue; names and queue ids are checked by whoever commits.
 
     ``on_dirty`` is called with the first change after ``table``, which is what gets saved. Pending
-    resets are not saved, only the offsets they set.
+    resets are not saved, only the offsets they set. ``on_reset`` is called with group and topic of
+    each before anybody is told of it.
     """
 
     def __init__(
@@ -91,10 +92,11 @@ class ConsumerOffsets:
         self._is_full_told = False
         # Pending, by "topic@group" and queue; each has an offset, so there are no more than those.
         self._resets: dict[str, dict[int, _Reset]] = {}
-        # Whether there are any: nearly always this is all that a pull has to look at.
+        # Whether there are any: nearly always this is all that has to be looked at.
         self.has_resets = False
         self.is_dirty = False
         self.on_dirty = _nobody
+        self.on_reset = _unheard
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """The next offset a group wants of a queue; ``UNKNOWN`` (-1) when it never said."""
@@ -127,11 +129,16 @@ class ConsumerOffsets:
             return False
         self._resets.setdefault(key, {})[queue_id] = _Reset(offset, expires_at)
         self.has_resets = True
+        self.on_reset(group, topic)
         return True
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset is pending."""
         return self.has_resets and queue_id in self._resets.get(f"{topic}@{group}", ())
+
+    def has_resets_of(self, group: str, topic: str) -> bool:
+        """Whether one is pending for any queue of a topic."""
+        return self.has_resets and f"{topic}@{group}" in self._resets
 
     def note_asked(self, group: str, topic: str, queue_id: int) -> None:
         """Somebody was told the offset, and so perhaps begins where a pending reset says."""
@@ -161,7 +168,7 @@ class ConsumerOffsets:
 
         ``may_come`` is asked with group, topic and queue. A member that is slow does not know yet,
         and would undo the reset with its next commit; whoever is not there asks where to begin
-        when it comes. For those that never do all pulls would have to look here for ever.
+        when it comes. For those that never do it would be kept for ever.
         """
         for key, queues in list(self._resets.items()):
             topic, group = _split(key)
@@ -327,4 +334,8 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _nobody() -> None:
+    """Nobody listens."""
+
+
+def _unheard(group: str, topic: str) -> None:
     """Nobody listens."""

@@ -35,6 +35,19 @@ def subscribe(
     path.clients.heartbeat(path.channel, data, language=0, version=407)
 
 
+def watched_gets(path: DataPath, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Topics of pulls that are looked at closely from now on."""
+    topics: list[str] = []
+    get = path.store.get
+
+    def watched(topic: str, *wanted: Any, **limits: Any) -> Any:
+        topics.append(topic)
+        return get(topic, *wanted, **limits)
+
+    monkeypatch.setattr(path.store, "get", watched)
+    return topics
+
+
 class TestAgain:
     """The second pull of a group is answered by what was found out about the first."""
 
@@ -111,6 +124,40 @@ class TestAgain:
         assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
         assert [told.ext[name] for name in OFFSETS] == ["1", "0", "3", "0"]
         assert path.pull(2)[0].code == ResponseCode.SUCCESS
+
+    def test_also_where_another_queue_was_read_since(self, path: DataPath) -> None:
+        """What was found out about one queue counts for all queues of the topic."""
+        for queue_id in (0, 1):
+            path.send(queue_id=queue_id)
+        path.offsets.reset(GROUP, TOPIC, 0, 1)
+        for _ in range(2):
+            assert bodies(path.pull(queue_id=1)[0]) == [b"hello"]
+
+        (told,) = path.pull()
+
+        assert (told.remark, told.ext["nextBeginOffset"]) == ("OFFSET_RESET", "1")
+
+    def test_a_reset_makes_no_difference_to_other_groups(
+        self, path: DataPath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may be pending for long, when a member is slow, and all others must not be."""
+        path.send()
+        for group in (GROUP, "other"):
+            path.groups.obtain(group)
+        for group in (GROUP, "other"):
+            path.pull(consumer_group=group)
+        closely = watched_gets(path, monkeypatch)
+
+        path.offsets.reset(GROUP, TOPIC, 1, 0)
+
+        assert bodies(path.pull(consumer_group="other")[0]) == [b"hello"]
+        assert closely == []
+        assert [bodies(path.pull()[0]) for _ in range(2)] == [[b"hello"]] * 2
+        assert closely == [TOPIC, TOPIC], "queue 1 may be asked for next"
+        path.offsets.take_reset(GROUP, TOPIC, 1)
+        path.pull()
+        assert bodies(path.pull()[0]) == [b"hello"]
+        assert len(closely) == 3
 
     def test_its_commit_is_noted(self, path: DataPath) -> None:
         path.send()

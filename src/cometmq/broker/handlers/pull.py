@@ -114,6 +114,7 @@ class PullHandlers:
         )
         for listeners in (topics.on_change, topics.on_delete, groups.on_change, groups.on_delete):
             listeners.append(self._forget_plans)
+        offsets.on_reset = self._forget_plan
 
     def add_to(self, routes: Routes) -> None:
         routes.add_batch(RequestCode.PULL_MESSAGE, self.pull)
@@ -130,17 +131,16 @@ class PullHandlers:
     def pull(self, channel: Channel, commands: Sequence[Command]) -> None:
         position, count = 0, len(commands)
         while position < count:
-            if not self._offsets.has_resets:
-                frames: list[bytes] = []
-                try:
-                    self._store.take_pulls(self._tail, commands, position, frames)
-                except OSError as error:
-                    # Of one pull, whose queue cannot be mapped; it is told so on the long way.
-                    _log.error("pulls cannot be answered the short way: %s", error)
-                if frames:  # one for each pull that was answered
-                    channel.answer_with(frames)
-                    position += len(frames)
-                    continue
+            frames: list[bytes] = []
+            try:
+                self._store.take_pulls(self._tail, commands, position, frames)
+            except OSError as error:
+                # Of one pull, whose queue cannot be mapped; it is told so on the long way.
+                _log.error("pulls cannot be answered the short way: %s", error)
+            if frames:  # one for each pull that was answered
+                channel.answer_with(frames)
+                position += len(frames)
+                continue
             command = commands[position]
             try:
                 self._pull(channel, command)
@@ -230,6 +230,8 @@ class PullHandlers:
         flags = topic.config.topic_sys_flag, group.config.group_sys_flag or 0
         if any(flags) or self._settings.slave_read_enable:
             return
+        if self._offsets.has_resets_of(header.consumer_group, header.topic):
+            return  # whoever reads one of the other queues has to be sent elsewhere
         plans = self._tail.plans
         if len(plans) >= PLANS_MAX:
             plans.clear()
@@ -253,6 +255,10 @@ class PullHandlers:
     def _forget_plans(self, _: object) -> None:
         """Something about topics or groups has changed."""
         self._tail.plans.clear()
+
+    def _forget_plan(self, group: str, topic: str) -> None:
+        """A group is to be sent elsewhere, which only the long way does."""
+        self._tail.plans.pop((group, topic), None)
 
     def _taken_of(self, header: PullMessage) -> list[int]:
         pair = header.topic, header.consumer_group
