@@ -34,7 +34,7 @@ class LogReader:
         batch_bytes: int,
         tags: frozenset[str] = frozenset(),
     ) -> None:
-        self._store = store
+        self.store = store
         self.end = end
         self._decoder = decoder
         self._losses = losses
@@ -45,7 +45,7 @@ class LogReader:
 
     def reach(self, wanted: Range) -> int:
         """Up to which offset of a range the log may be read; its begin when nothing may be."""
-        queue = self._store.queue(wanted.queue.topic, wanted.queue.queue_id)
+        queue = self.store.queue(wanted.queue.topic, wanted.queue.queue_id)
         low, high = wanted.begin, wanted.end
         while low < high:
             middle = (low + high) // 2
@@ -67,10 +67,10 @@ class LogReader:
 
     def close(self) -> None:
         """Let go of all files."""
-        self._store.close()
+        self.store.close()
 
     def _read(self, wanted: Range) -> Iterator[Any]:
-        queue = self._store.queue(wanted.queue.topic, wanted.queue.queue_id)
+        queue = self.store.queue(wanted.queue.topic, wanted.queue.queue_id)
         entries = queue.entries(wanted.begin, wanted.end)
         numbers, positions, sizes = self._present(wanted, entries)
         if self._tag_codes is not None:
@@ -80,7 +80,7 @@ class LogReader:
             numbers, positions, sizes = numbers[chosen], positions[chosen], sizes[chosen]
         place = Place(wanted.queue.topic, wanted.queue.broker_name)
         for low, high in self._chunks(positions, sizes):
-            self._store.log.release(int(positions[low]))
+            self.store.log.release(int(positions[low]))
             records = self._records(wanted, positions[low:high], sizes[low:high], numbers[low:high])
             yield self._decoder.decode(records, place)
 
@@ -90,14 +90,14 @@ class LogReader:
         sizes = entries["size"].astype(np.int64)
         is_there = (sizes > 0) & (sizes != _FILLER_SIZE)
         is_there &= positions + sizes <= self.end
-        files = np.unique(positions[is_there] // self._store.log.file_bytes)
+        files = np.unique(positions[is_there] // self.store.log.file_bytes)
         missing = [
             number
             for number in files.tolist()
-            if not self._store.log.hold(number * self._store.log.file_bytes)
+            if not self.store.log.hold(number * self.store.log.file_bytes)
         ]
         if missing:
-            is_there &= ~np.isin(positions // self._store.log.file_bytes, missing)
+            is_there &= ~np.isin(positions // self.store.log.file_bytes, missing)
         if not is_there.all():
             self._report(wanted, is_there)
         numbers = np.flatnonzero(is_there)
@@ -108,12 +108,12 @@ class LogReader:
         cuts: Any = np.flatnonzero(np.diff(gone) != 1) + 1
         for part in np.split(gone, cuts):
             begin, end = wanted.begin + int(part[0]), wanted.begin + int(part[-1]) + 1
-            reason = f"{self._store.root} does not have them"
+            reason = f"{self.store.root} does not have them"
             self._losses.report(wanted.queue, begin, end, reason)
 
     def _chunks(self, positions: Any, sizes: Any) -> Iterator[tuple[int, int]]:
         """Numbers of records that are decoded together: of one file, and not too many bytes."""
-        files = positions // self._store.log.file_bytes
+        files = positions // self.store.log.file_bytes
         sums = np.cumsum(sizes)
         low, count = 0, len(positions)
         while low < count:
@@ -128,7 +128,7 @@ class LogReader:
             low = high
 
     def _records(self, wanted: Range, positions: Any, sizes: Any, numbers: Any) -> Records:
-        stretch = self._store.log.stretch(positions, sizes)
+        stretch = self.store.log.stretch(positions, sizes)
         records = Records.at(stretch.buffer, stretch.positions, sizes)
         heads = records.heads
         is_wrong = heads["physical_offset"] != positions
@@ -141,6 +141,6 @@ class LogReader:
                 f"at {position} of the log lies another message than number"
                 f" {int(numbers[place])} of {wanted.queue.topic}/{wanted.queue.queue_id}"
             )
-            path = str(self._store.log.path_at(position))
+            path = str(self.store.log.path_at(position))
             raise DamagedStore(path, problem, "look at it with: cometmq store check")
         return records

@@ -108,6 +108,10 @@ class LogFiles:
         begin = position // self.file_bytes * self.file_bytes if self.file_bytes else 0
         return self._paths.get(begin, self._folders[0] / offset_name(begin))
 
+    def listed(self) -> list[int]:
+        """Where files begin that are there at this moment; others may have been there before."""
+        return sorted(begin for folder in self._folders for begin, _, _ in _numbered(folder))
+
     def look(self) -> None:
         """See which files there are now."""
         for folder in self._folders:

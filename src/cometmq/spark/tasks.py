@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from cometmq import logs
@@ -21,8 +20,8 @@ from cometmq.spark.options import SourceOptions
 from cometmq.spark.planning import Range, Ranges
 from cometmq.spark.store_files import StoreFiles
 from cometmq.spark.topology import log_status, store_name
+from cometmq.spark.visible import not_visible, store_alone, store_of_broker, unseen_file
 from cometmq.spark.wire import Wire, wire_of
-from cometmq.store.directory import LOG_FOLDER, QUEUE_FOLDER
 
 _log = logs.get_logger("cometmq.spark")
 
@@ -129,36 +128,33 @@ class TaskReader:
                 return None
             advice = "read with source=broker, or the files alone: without a name server"
             raise Unsupported("telling how far its log may be read", address, "it", advice)
-        store = self._visible_store(status)
-        if store is None:
+        store = store_of_broker(status, options.store_paths)
+        unseen = None if store is None else self._unseen_file(store, status, address)
+        if store is None or unseen is not None:
             if options.source == "auto":
                 return None
-            raise _not_visible(broker_name, status, options.store_paths)
+            file = unseen or status.newest_file
+            raise not_visible(broker_name, status, options.store_paths, file)
         store.log.settled_end = status.confirmed_offset
         return self._log_reader(store, status.confirmed_offset)
+
+    def _unseen_file(
+        self, store: StoreFiles, status: LogStatusResponse, address: str
+    ) -> str | None:
+        """A file of a broker's log that is not in the directory; None when all of them are."""
+        unseen = unseen_file(store, status)
+        if unseen is None:
+            return None
+        again = log_status(self._wire(), address)  # retention may have deleted it meanwhile
+        return unseen_file(store, again or status)
 
     def _only_files(self, broker_name: str) -> LogReader:
         for root in self._options.store_paths:
             if store_name(root) == broker_name:
-                store = StoreFiles(Path(root))
+                store = store_alone(root)
                 store.log.settled_end = store.settled_end
                 return self._log_reader(store, store.log.end)
         raise NotFound("store directory", broker_name, "look at option 'storePath'")
-
-    def _visible_store(self, status: LogStatusResponse) -> StoreFiles | None:
-        """The directory that has the very file which the broker writes to."""
-        newest = Path(status.newest_file)
-        for root in self._options.store_paths or (status.store_root,):
-            if not (Path(root) / QUEUE_FOLDER).is_dir():
-                continue
-            for folder in (Path(root) / LOG_FOLDER, newest.parent):
-                try:
-                    inode = (folder / newest.name).stat().st_ino
-                except OSError:
-                    continue
-                if inode == status.newest_file_inode:
-                    return StoreFiles(Path(root), (folder,))
-        return None
 
     def _log_reader(self, store: StoreFiles, end: int) -> LogReader:
         options = self._options
@@ -184,16 +180,11 @@ class TaskReader:
                 raise Unreachable(address, fact, "read with source=auto")
             self._pause(CONFIRMED_LOOK_SECONDS)
             status = log_status(self._wire(), address)
-            if status is not None:
-                log.end = status.confirmed_offset
-
-
-def _not_visible(
-    broker_name: str, status: LogStatusResponse, store_paths: tuple[str, ...]
-) -> NotFound:
-    looked = ", ".join(store_paths) or status.store_root
-    advice = (
-        f"broker {broker_name} writes {status.newest_file}, which this machine does not see in"
-        f" {looked}: set 'storePath' to where it is here, or read with source=broker"
-    )
-    return NotFound("store directory", status.store_root, advice)
+            if status is None:
+                continue
+            # What has come meanwhile may be in another folder than all that was there before.
+            unseen = self._unseen_file(log.store, status, address)
+            if unseen is not None:
+                name = wanted.queue.broker_name
+                raise not_visible(name, status, self._options.store_paths, unseen)
+            log.end = status.confirmed_offset

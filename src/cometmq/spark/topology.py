@@ -35,6 +35,7 @@ from cometmq.model.route import MASTER_ID, TopicRoute
 from cometmq.spark.broker_reader import OUTAGES, sampled_row_bytes
 from cometmq.spark.planning import Range
 from cometmq.spark.store_files import QueueFiles, StoreFiles, partition
+from cometmq.spark.visible import store_alone
 from cometmq.spark.wire import Reply, Wire
 
 _log = logs.get_logger("cometmq.spark")
@@ -243,7 +244,7 @@ class FileTopology:
             if name in self._stores:
                 fact = f"two stores would be called '{name}', after their directories"
                 raise InvalidArgument("storePath", fact, "read them one after the other")
-            self._stores[name] = StoreFiles(Path(root))
+            self._stores[name] = store_alone(root)
 
     def topics(self) -> list[str]:
         return sorted({topic for store in self._stores.values() for topic, _ in store.queues()})

@@ -16,6 +16,7 @@ from cometmq.spark.losses import Losses, MessagesLost
 from cometmq.spark.planning import Range
 from cometmq.spark.schema import arrow_schema
 from cometmq.spark.store_files import StoreFiles
+from cometmq.spark.visible import store_alone
 from cometmq.store import MessageStore
 from tests.unit.store.builders import (
     LOG_FILE_BYTES,
@@ -155,3 +156,16 @@ def test_another_message_than_the_queue_says_is_damage(store: MessageStore) -> N
 def test_a_directory_that_is_not_there_says_what_to_look_at(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="mounted on this machine"):
         StoreFiles(tmp_path / "nothing")
+
+
+def test_a_directory_with_gaps_in_its_log_is_refused(store: MessageStore) -> None:
+    """Its other files may lie in another folder; retention makes no gaps."""
+    files = sorted((store.root / "commitlog").iterdir())
+
+    files[0].unlink()
+    store_alone(str(store.root)).close()
+    files[2].unlink()
+
+    with pytest.raises(DamagedStore, match=r"if its log lies in several folders") as caught:
+        store_alone(str(store.root))
+    assert caught.value.path.endswith(files[2].name)

@@ -18,13 +18,15 @@ from cometmq.spark.options import parse
 from cometmq.spark.planning import Range
 from cometmq.spark.schema import arrow_schema, schema_ddl
 from cometmq.spark.tasks import Task, TaskReader
-from cometmq.spark.topology import BrokerTopology
+from cometmq.spark.topology import BrokerTopology, log_status
 from cometmq.spark.wire import wire_of
 from cometmq.testing import LocalCluster
+from tests.interop import asking
 
 pytestmark = pytest.mark.slow
 
 COUNT = 200
+SPREAD_COUNT = 240
 COLUMNS = ["topic", "queueId", "queueOffset", "tags", "body"]
 FAST_FLUSH = {"flushIntervalCommitLog": "20", "flushCommitLogThoroughInterval": "50"}
 
@@ -136,6 +138,70 @@ def test_a_store_that_is_not_visible_is_named(
         read(source="log", storePath=str(tmp_path))
 
     assert numbers(read(source="auto", storePath=str(tmp_path))) == list(range(COUNT))
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A broker whose log lies in two folders, which take turns; all of it is on disk."""
+    folder = tmp_path_factory.mktemp("disks")
+    several = {"storePathCommitLog": f"{folder}/1,{folder}/2", "mappedFileSizeCommitLog": "65536"}
+    with LocalCluster(settings={**FAST_FLUSH, **several}) as running:
+        running.create_topic("orders", queues=1)
+        with Client(running.namesrv) as client, client.producer("p") as producer:
+            for _ in range(SPREAD_COUNT // 30):
+                producer.send_many("orders", [b"x" * 1000] * 30)
+        asking.wait_until(lambda: is_on_disk(running), "the log to be on disk")
+        yield running
+
+
+def is_on_disk(cluster: Any) -> bool:
+    wire = wire_of(parse({"rocketmq.namesrv.addr": cluster.namesrv, "subscribe": "x"}).connecting)
+    status = log_status(wire, cluster.broker.address)
+    assert status is not None
+    return status.confirmed_offset == status.end_offset
+
+
+def spread_rows(spread: Any, **given: str) -> int:
+    options = parse({"rocketmq.namesrv.addr": spread.namesrv, "subscribe": "orders", **given})
+    reader = TaskReader(options, arrow_schema(["body"]))
+    return sum(batch.num_rows for task in batch_plan(options) for batch in reader.read(task))
+
+
+@pytest.mark.parametrize("is_fatal", ["true", "false"])
+@pytest.mark.parametrize("source", ["auto", "broker"])
+def test_a_log_in_several_folders_is_read_whole(spread: Any, source: str, is_fatal: str) -> None:
+    assert spread_rows(spread, source=source, failOnDataLoss=is_fatal) == SPREAD_COUNT
+
+
+@pytest.mark.parametrize("is_fatal", ["true", "false"])
+def test_files_of_another_folder_are_not_taken_for_lost(spread: Any, is_fatal: str) -> None:
+    with pytest.raises(NotFound, match="which this machine does not see in"):
+        spread_rows(spread, source="log", failOnDataLoss=is_fatal)
+
+
+def test_a_log_that_goes_on_in_another_folder_while_it_is_waited_for_is_not_visible(
+    tmp_path: Path,
+) -> None:
+    never = {"flushIntervalCommitLog": "3600000", "flushCommitLogThoroughInterval": "3600000"}
+    several = {"storePathCommitLog": f"{tmp_path}/1,{tmp_path}/2"}
+    sizes = {"mappedFileSizeCommitLog": "65536"}
+    with (
+        LocalCluster(settings={**never, **several, **sizes}) as running,
+        Client(running.namesrv) as client,
+        client.producer("p") as producer,
+    ):
+        running.create_topic("orders", queues=1)
+        producer.send_many("orders", [b"x" * 1000] * 10)
+        given = {"rocketmq.namesrv.addr": running.namesrv, "subscribe": "orders"}
+        options = parse({**given, "source": "log"})
+        (task,) = batch_plan(options)
+
+        def write_on(_: float) -> None:
+            for _ in range(2):
+                producer.send_many("orders", [b"x" * 1000] * 30)
+
+        with pytest.raises(NotFound, match="which this machine does not see in"):
+            list(TaskReader(options, arrow_schema(["body"]), pause=write_on).read(task))
 
 
 def test_a_topic_or_a_name_server_that_is_not_there_is_named(
