@@ -56,9 +56,8 @@ class PullLimits:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a pull says of itself: the group it is in the name of, and which messages it wants."""
+    """Which messages a pull wants."""
 
-    group: str = TOOLS_GROUP
     tags: frozenset[str] = frozenset()
     sql: str | None = None
 
@@ -145,6 +144,8 @@ class BrokerReader:
         if reply.code == ResponseCode.SUCCESS:
             return max(following, offset)
         if reply.code == ResponseCode.PULL_OFFSET_MOVED:
+            if head.min_offset <= offset < head.max_offset:
+                return offset  # it was told of a reset, and is asked again
             reason = f"the queue has {head.min_offset} to {head.max_offset}"
             self._losses.report(queue, offset, wanted.end, reason)
             return wanted.end
@@ -183,7 +184,9 @@ def pull_header(wanted: Range, offset: int, limits: PullLimits, what: Wanted) ->
     count = max(1, min(limits.count, wanted.end - offset))
     queue = wanted.queue
     return PullMessage(
-        what.group,
+        # Not the query's group: a reset of its offsets waits for the next pull in its name, and is
+        # meant for members that follow it. What a query reads is in its checkpoint.
+        TOOLS_GROUP,
         queue.topic,
         queue.queue_id,
         offset,

@@ -10,7 +10,6 @@ from typing import Any, Final
 from cometmq import logs
 from cometmq.codec.headers.extensions import LogStatusResponse
 from cometmq.errors import NotFound, Unreachable, Unsupported
-from cometmq.model.system_names import TOOLS_GROUP
 from cometmq.spark.broker_reader import OUTAGES, BrokerReader, PullLimits, Wanted
 from cometmq.spark.decode import RecordDecoder
 from cometmq.spark.joining import joined
@@ -93,7 +92,7 @@ class TaskReader:
         limits = PullLimits(
             options.pull_count, options.pull_bytes, options.batch_rows, options.batch_bytes
         )
-        what = Wanted(options.group or TOOLS_GROUP, options.tags, options.sql)
+        what = Wanted(options.tags, options.sql)
         reader = BrokerReader(
             self._wire(), self._decoder, limits, what, self._losses, pause=self._pause
         )

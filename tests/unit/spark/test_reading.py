@@ -1,5 +1,6 @@
 """Plans and tasks without Spark, with real servers in this process: every way to the bytes."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,13 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from cometmq import Client
+from cometmq.admin import Admin, Earliest
+from cometmq.codec import core
+from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.headers.pull import PullMessage, PullMessageResponse
 from cometmq.errors import NotFound, Unreachable
 from cometmq.model.offsets import MessageQueue
+from cometmq.model.system_names import TOOLS_GROUP
 from cometmq.spark.batch_plan import batch_plan, sampled_bodies, topology_of
 from cometmq.spark.losses import MessagesLost
 from cometmq.spark.options import parse
@@ -235,6 +241,49 @@ def test_a_range_that_retention_has_passed_is_a_loss(cluster: Any, begin: int) -
 
     assert (caught.value.begin, caught.value.end) == (COUNT + begin, COUNT + 10)
     assert list(TaskReader(calm, arrow_schema(["body"]), pause=lambda _: None).read(task)) == []
+
+
+@pytest.mark.parametrize("is_fatal", ["true", "false"])
+def test_a_reset_of_the_group_is_for_its_members_and_not_for_a_read(
+    cluster: Any, read: Callable[..., list[dict[str, Any]]], is_fatal: str
+) -> None:
+    group = f"G_reset_{is_fatal}"
+    options = parse({"rocketmq.namesrv.addr": cluster.namesrv, "subscribe": "orders"})
+    topology = BrokerTopology(wire_of(options.connecting))
+    topology.commit(group, dict.fromkeys(topology.bounds("orders"), 20))
+    reset(cluster, group)
+
+    rows = read(source="broker", group=group, failOnDataLoss=is_fatal)
+
+    assert numbers(rows) == list(range(COUNT))
+    answer = wire_of(options.connecting).ask(
+        cluster.broker.address,
+        RequestCode.PULL_MESSAGE,
+        PullMessage(group, "orders", 0, 20, 1, 0x4, 0, 0, "*", 0),
+        accept=(ResponseCode.PULL_OFFSET_MOVED,),
+    )
+    assert core.read(answer.head, PullMessageResponse).next_begin_offset == 0
+
+
+@pytest.mark.parametrize("is_fatal", ["true", "false"])
+def test_a_pull_that_meets_a_reset_is_sent_again(
+    cluster: Any, read: Callable[..., list[dict[str, Any]]], is_fatal: str
+) -> None:
+    reset(cluster, TOOLS_GROUP)
+
+    rows = read(source="broker", failOnDataLoss=is_fatal)
+
+    assert numbers(rows) == list(range(COUNT))
+
+
+def reset(cluster: Any, group: str) -> None:
+    """Set a group to the first messages of the topic; who next pulls in its name is told so."""
+
+    async def ask() -> None:
+        async with Admin(cluster.namesrv) as admin:
+            await admin.offsets.reset(group, "orders", Earliest())
+
+    asyncio.run(ask())
 
 
 def test_a_broker_that_restarts_does_not_end_a_read(tmp_path: Path) -> None:
