@@ -84,8 +84,10 @@ class RecordDecoder:
         """
         groups, places = [], []
         for where, uniform in records.alike():
-            groups.append(self._batch(uniform, place))
-            places.append(where)
+            batch, is_wanted = self._batch(uniform, place)
+            groups.append(batch)
+            if where is not None:
+                places.append(where if is_wanted is None else where[is_wanted])
         if not groups:
             return _no_rows(self.schema)
         batch = groups[0]
@@ -94,15 +96,17 @@ class RecordDecoder:
             batch = pa.concat_batches(groups).take(pa.array(order))
         return batch
 
-    def _batch(self, records: Uniform, place: Place) -> Any:
+    def _batch(self, records: Uniform, place: Place) -> tuple[Any, Any]:
+        """The wanted rows, and which of the records these are; None for all."""
         if self._crc_step:
             _verify(records, self._crc_step)
         columns = _Columns(records, place)
         arrays = [self._column(columns, name) for name in self.schema.names]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        if self._tags is not None:
-            batch = batch.filter(pc.is_in(columns.text("tags"), value_set=self._tags))
-        return batch
+        if self._tags is None:
+            return batch, None
+        is_wanted = pc.is_in(columns.text("tags"), value_set=self._tags)
+        return batch.filter(is_wanted), is_wanted.to_numpy(zero_copy_only=False)
 
     def _column(self, columns: _Columns, name: str) -> Any:
         if name == "body":

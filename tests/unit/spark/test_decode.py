@@ -115,6 +115,19 @@ def test_messages_with_other_tags_are_left_out() -> None:
     assert batch.column(0).to_pylist() == [0, 4]
 
 
+@pytest.mark.parametrize("tag", ["A", "B", "C"])
+def test_tags_choose_among_records_of_every_layout(tag: str) -> None:
+    flags = [0, sysflag.BORN_HOST_V6, 0, sysflag.STORE_HOST_V6, 0x30, 0, 0x10]
+    data = b"".join(
+        record_bytes(n, b"body-%d" % n, {"TAGS": "AAB"[n // 2 % 3]}, sys_flag=flag)
+        for n, flag in enumerate(flags)
+    )
+
+    rows = rows_of(decoded(data, tags=frozenset({tag})))
+
+    assert rows == [row for row in expected(data) if row["tags"] == tag]
+
+
 def test_no_records_make_a_batch_without_rows() -> None:
     assert decoded(b"").num_rows == 0
 
