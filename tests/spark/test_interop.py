@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop import asking, client_clusters
+from tests.interop import asking, client_clusters, mqadmin_text
+from tests.interop.admin_shell import AdminShell
 from tests.interop.cache import Cache
 from tests.interop.client_clusters import NEW, OURS, Cluster
 from tests.interop.client_kit import java_program
@@ -25,6 +26,13 @@ QUEUES = 4
 def java(cache: Cache, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FeatureProgram]:
     """Java's client of Apache's newest release."""
     with java_program(cache, NEW, tmp_path_factory.mktemp("java")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def tool(cache: Cache, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminShell]:
+    """Java's ``mqadmin`` of Apache's newest release."""
+    with AdminShell(cache, NEW, tmp_path_factory.mktemp("tool")) as started:
         yield started
 
 
@@ -158,8 +166,9 @@ def test_a_job_that_is_run_again_can_be_deduplicated_by_key(
 
 
 def test_progress_is_the_groups_on_any_broker(
-    spark: Any, cluster: Cluster, source: Trial, topic: str, tmp_path: Path
+    spark: Any, cluster: Cluster, source: Trial, topic: str, tool: AdminShell, tmp_path: Path
 ) -> None:
+    """Tools of ours show it, and Java's."""
     reader = spark.readStream.format("rocketmq").option("rocketmq.namesrv.addr", cluster.namesrv)
     reader = reader.option("subscribe", source.topic).option("startingOffsets", "earliest")
     writer = reader.option("group", f"G_{topic}").load().writeStream.format("noop")
@@ -167,6 +176,12 @@ def test_progress_is_the_groups_on_any_broker(
 
     relay.wait(writer.trigger(availableNow=True).start())
 
+    cluster.wait_until_known(f"%RETRY%G_{topic}")
+    told = tool("consumerProgress", "-n", cluster.namesrv, "-g", f"G_{topic}")
+    shown = mqadmin_text.fields(told)
+    for queue_id in range(QUEUES):
+        assert shown[f"{source.topic}/broker-a/{queue_id}.Consumer Offset"] == "15", told
+        assert shown[f"{source.topic}/broker-a/{queue_id}.Diff"] == "0", told
     lag = lag_of(cluster.namesrv, f"G_{topic}", source.topic)
     offsets = {queue.queue_id: queue.offset for queue in lag.queues}
     assert offsets == dict.fromkeys(range(QUEUES), COUNT // QUEUES)

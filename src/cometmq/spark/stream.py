@@ -18,10 +18,10 @@ from cometmq.errors import InvalidArgument
 from cometmq.spark.batch_plan import topology_of
 from cometmq.spark.offsets import StreamOffset
 from cometmq.spark.options import SourceOptions
-from cometmq.spark.stream_plan import Progress, StreamPlan
+from cometmq.spark.progress import Progress
+from cometmq.spark.stream_plan import StreamPlan
 from cometmq.spark.tasks import TaskReader
-from cometmq.spark.topology import BrokerTopology
-from cometmq.spark.wire import wire_of
+from cometmq.spark.topology import BrokerTopology, Topology
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -33,6 +33,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidArgument("endingOffsets", "a stream cannot have an end", advice)
         self._options = options
         self._schema = schema
+        self._made_topology: Topology | None = None
         self._made_plan: StreamPlan | None = None
         self._made_progress: Progress | None = None
 
@@ -78,9 +79,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return TaskReader(self._options, self._schema).read(partition.value)
 
     @property
+    def _topology(self) -> Topology:
+        if self._made_topology is None:
+            self._made_topology = topology_of(self._options)
+        return self._made_topology
+
+    @property
     def _plan(self) -> StreamPlan:
         if self._made_plan is None:
-            self._made_plan = StreamPlan(self._options, topology_of(self._options))
+            self._made_plan = StreamPlan(self._options, self._topology)
         return self._made_plan
 
     def _publish(self, done: dict[str, Any]) -> None:
@@ -88,6 +95,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.group is None or not options.is_committing or options.is_files_only:
             return
         if self._made_progress is None:
-            topology = BrokerTopology(wire_of(options.connecting))
+            # The plan's own: it hears of other addresses whenever a batch is planned.
+            topology = self._topology
+            assert isinstance(topology, BrokerTopology), topology
             self._made_progress = Progress(options.group, topology)
         self._made_progress.publish(StreamOffset.from_json(done))

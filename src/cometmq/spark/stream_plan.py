@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cometmq import logs
 from cometmq.errors import CometError, ConnectionLost, NotFound, RequestTimeout, Unreachable
@@ -30,16 +30,6 @@ SIZES_KEPT_SECONDS: Final = 60.0
 MISSING_SECONDS_MAX: Final = 120.0
 """How long a stream waits for a topic that was there before: then it is taken for deleted."""
 _OUTAGES: Final = (Unreachable, ConnectionLost, RequestTimeout)
-
-
-class Publishing(Protocol):
-    """Where the progress of a group is kept."""
-
-    def committed(self, group: str, queues: Any) -> dict[MessageQueue, int]: ...
-
-    def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None: ...
-
-    def locate(self, broker_names: set[str], topics: set[str]) -> None: ...
 
 
 class StreamPlan:
@@ -224,33 +214,3 @@ class StreamPlan:
             bytes_max=options.bytes_per_task_max,
         )
         return count, is_cut
-
-
-class Progress:
-    """Publishes how far a stream is as the offsets of a group, which tools know how to show.
-
-    Only forward, and never in the way of the stream: what fails is a warning.
-    """
-
-    def __init__(self, group: str, broker: Publishing) -> None:
-        self._group = group
-        self._broker = broker
-        self._published: dict[MessageQueue, int] = {}
-
-    def publish(self, done: StreamOffset) -> None:
-        """Everything before ``done`` was handled."""
-        if done.is_beginning:
-            return
-        try:
-            names = {queue.broker_name for queue in done.queues}
-            self._broker.locate(names, {queue.topic for queue in done.queues})
-            strangers = [queue for queue in done.queues if queue not in self._published]
-            if strangers:
-                known = self._broker.committed(self._group, strangers)
-                self._published |= {queue: known.get(queue, -1) for queue in strangers}
-            moved = {q: n for q, n in done.queues.items() if n > self._published[q]}
-            if moved:
-                self._broker.commit(self._group, moved)
-                self._published |= moved
-        except CometError as error:
-            _log.warning("group=%s its progress was not published: %s", self._group, error)

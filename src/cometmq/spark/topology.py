@@ -5,6 +5,7 @@ Both answer the same questions, so planning does not know which of them it asks.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Final, Protocol
 
 from cometmq import logs
 from cometmq.codec import bodies, core
+from cometmq.codec.bodies.clients import ConsumerData, HeartbeatData
 from cometmq.codec.bodies.nameserver import TopicList
 from cometmq.codec.bodies.topics import TopicStatsTable
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.digest import store_timestamp
 from cometmq.codec.headers.base import Header
+from cometmq.codec.headers.clients import UnregisterClient
 from cometmq.codec.headers.extensions import LogStatusResponse
 from cometmq.codec.headers.nameserver import GetRouteInfoByTopic
 from cometmq.codec.headers.offsets import (
@@ -29,9 +32,10 @@ from cometmq.codec.headers.offsets import (
 )
 from cometmq.codec.headers.topics import GetTopicStatsInfo
 from cometmq.errors import BrokerError, InvalidArgument, NotFound, Refused, Unreachable
-from cometmq.model.group import SubscriptionGroupConfig
+from cometmq.model.group import ConsumeType, SubscriptionGroupConfig
 from cometmq.model.offsets import MessageQueue
 from cometmq.model.route import MASTER_ID, TopicRoute
+from cometmq.model.topic import RETRY_PREFIX
 from cometmq.spark.broker_reader import OUTAGES, sampled_row_bytes
 from cometmq.spark.planning import Range
 from cometmq.spark.store_files import QueueFiles, StoreFiles, partition
@@ -152,6 +156,26 @@ class BrokerTopology:
                 code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
                 self._wire.ask(address, code, body=body)
                 self._store_offsets(address, headers)
+
+    def introduce(self, group: str, broker_name: str) -> None:
+        """Let tools find a group on a broker: they look for its retry topic.
+
+        Brokers make it when the group's first member comes, so one comes and leaves again; but not
+        where the topic is there already, and other members perhaps with it.
+        """
+        try:
+            route = self._route(RETRY_PREFIX + group)
+        except NotFound:
+            pass
+        else:
+            if any(data.broker_name == broker_name for data in route.queue_datas):
+                return
+        address, client_id = self.address(broker_name), f"spark-{uuid.uuid4().hex}"
+        member = ConsumerData(group, ConsumeType.CONSUME_ACTIVELY)
+        body = bodies.encode(HeartbeatData(client_id, consumer_data_set=(member,)))
+        self._wire.ask(address, RequestCode.HEART_BEAT, body=body)
+        left = UnregisterClient(client_id, consumer_group=group)
+        self._wire.ask(address, RequestCode.UNREGISTER_CLIENT, left)
 
     def row_bytes(self, wanted: Range) -> int:
         address = self.address(wanted.queue.broker_name)

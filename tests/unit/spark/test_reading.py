@@ -336,6 +336,31 @@ def test_topologies_tell_times_sizes_and_groups(cluster: Any) -> None:
     assert {"orders", "empty"} <= set(topology.topics())
 
 
+def test_tools_find_a_group_where_it_was_introduced_once(cluster: Any) -> None:
+    group = "introduced"
+    topology = BrokerTopology(
+        wire_of(parse({"rocketmq.namesrv.addr": cluster.namesrv, "subscribe": "x"}).connecting)
+    )
+    topology.bounds("orders")
+
+    def brokers() -> list[str]:
+        route = asking.route(cluster.namesrv, f"%RETRY%{group}")
+        return sorted(data.broker_name for data in route.queue_datas) if route else []
+
+    names = [broker.name for broker in cluster.brokers]
+    for number, name in enumerate(names):
+        topology.introduce(group, name)
+        wanted = names[: number + 1]
+        asking.wait_until(lambda wanted=wanted: brokers() == wanted, "the retry topic")  # type: ignore[misc]
+    topology.introduce(group, names[0])
+
+    async def members() -> int:
+        async with Admin(cluster.namesrv) as admin:
+            return len((await admin.groups.members(group)).members)
+
+    assert asyncio.run(members()) == 0
+
+
 def test_many_questions_are_asked_at_once(cluster: Any) -> None:
     cluster.create_topic("wide", queues=100)
     options = parse({"rocketmq.namesrv.addr": cluster.namesrv, "subscribe": "wide"})

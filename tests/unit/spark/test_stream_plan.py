@@ -12,19 +12,9 @@ from cometmq.spark.losses import MessagesLost
 from cometmq.spark.offsets import StreamOffset
 from cometmq.spark.options import parse
 from cometmq.spark.planning import Range
-from cometmq.spark.stream_plan import MISSING_SECONDS_MAX, Progress, StreamPlan
+from cometmq.spark.stream_plan import MISSING_SECONDS_MAX, StreamPlan
 from cometmq.spark.topology import Bounds
-from tests.unit.spark.topology_kit import FakeTopology, queue
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.unit.spark.topology_kit import Clock, FakeTopology, queue
 
 
 def plan_of(topology: FakeTopology, clock: Clock | None = None, **given: str) -> StreamPlan:
@@ -321,28 +311,3 @@ def test_heads_are_reported_by_queue(topology: FakeTopology) -> None:
 def test_a_checkpoint_of_something_else_is_refused(content: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError, match="checkpoint"):
         StreamOffset.from_json(content)
-
-
-def test_progress_is_published_and_never_goes_back(topology: FakeTopology) -> None:
-    topology.groups["g", queue(1)] = 7
-    progress = Progress("g", topology)
-    initial = {queue(0): 0, queue(1): 0}
-
-    progress.publish(StreamOffset(dict(initial), initial))
-    progress.publish(StreamOffset({queue(0): 5, queue(1): 6}, initial))
-    progress.publish(StreamOffset({queue(0): 4, queue(1): 9}, initial))
-
-    assert topology.commits == [{queue(0): 5}, {queue(1): 9}]
-
-
-def test_progress_that_cannot_be_published_stops_nothing(topology: FakeTopology) -> None:
-    progress = Progress("g", topology)
-    done = StreamOffset({queue(0): 5}, {queue(0): 0})
-    topology.error = Unreachable("broker", "connection refused")
-
-    progress.publish(done)
-    assert topology.commits == []
-    topology.error = None
-    progress.publish(done)
-
-    assert topology.commits == [{queue(0): 5}]

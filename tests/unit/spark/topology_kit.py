@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from cometmq.errors import NotFound
+from cometmq.errors import NotFound, Unreachable
 from cometmq.model.offsets import MessageQueue
 from cometmq.spark.planning import Range
 from cometmq.spark.topology import Bounds
@@ -12,6 +12,16 @@ BROKER = "broker-a"
 
 def queue(number: int, topic: str = "orders", broker: str = BROKER) -> MessageQueue:
     return MessageQueue(topic, broker, number)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class FakeTopology:
@@ -24,7 +34,12 @@ class FakeTopology:
         self.sizes: dict[str, int] = {}
         self.weighings = 0
         self.error: Exception | None = None
+        self.away: set[str] = set()
+        """Brokers that do not answer."""
         self.commits: list[dict[MessageQueue, int]] = []
+        self.introductions: list[tuple[str, str]] = []
+        self.tries = 0
+        """How often a group's offsets were asked for or set."""
 
     def grow(self, one: MessageQueue, end: int, begin: int | None = None) -> None:
         known = self.queues.get(one, Bounds(0, 0))
@@ -50,14 +65,25 @@ class FakeTopology:
         return found
 
     def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        if self.error is not None:
-            raise self.error
+        queues = list(queues)
+        self._reach(queues)
         return {one: self.groups[group, one] for one in queues if (group, one) in self.groups}
 
-    def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
+    def introduce(self, group: str, broker_name: str) -> None:
+        self.introductions.append((group, broker_name))
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        self._reach(offsets)
         self.commits.append(dict(offsets))
         for one, offset in offsets.items():
             self.groups[group, one] = offset
+
+    def _reach(self, queues: Iterable[MessageQueue]) -> None:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        for name in sorted({one.broker_name for one in queues} & self.away):
+            raise Unreachable(name, "connection refused")
 
     def row_bytes(self, wanted: Range) -> int:
         self.weighings += 1
