@@ -23,7 +23,15 @@ from cometmq import logs
 from cometmq.errors import CometError, InvalidArgument, NotFound
 from cometmq.spark import sink_options
 from cometmq.spark.sink_options import SinkOptions
-from cometmq.spark.sink_pins import Document, Pin, PinFile, brokers_for, extended, with_topics
+from cometmq.spark.sink_pins import (
+    Document,
+    Pin,
+    PinFile,
+    brokers_for,
+    extended,
+    is_astray,
+    with_topics,
+)
 from cometmq.spark.sink_task import (
     Identity,
     SinkTask,
@@ -72,6 +80,10 @@ def stream_writer(
         advice = "leave it out: a query has an id of its own, which is in its checkpoint"
         raise InvalidArgument("producerId", "option 'producerId' is for batch writes", advice)
     sink_options.check_columns(schema, parsed.topic)
+    if not parsed.checkpoint and _is_pinning(parsed):
+        fact = "no option says where the checkpoint is, which keeps the brokers that rows went to"
+        advice = "set it on the writer; a setting of the session alone is not known here"
+        raise InvalidArgument("checkpointLocation", fact, advice)
     return StreamWriter(parsed, _pins(parsed))
 
 
@@ -122,7 +134,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _send(self._options, identity, fixed, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks are done: their brokers are fixed, and new ones take part from now on."""
+        """All tasks are done: their brokers are fixed, and new ones take part from now on.
+
+        Raises InvalidArgument when they are not fixed where Spark keeps its own notes.
+        """
+        _check_place(self._options)
         used = _used(messages)
         pins = with_topics(self._pins, used)
         wire = own_wire(self._options.connecting)
@@ -188,6 +204,19 @@ def _pins(options: SinkOptions) -> dict[str, tuple[Pin, ...]]:
         pins[options.topic] = (Pin(0, _known_brokers(options, options.topic)),)
         _save(options, pins)
     return pins
+
+
+def _is_pinning(options: SinkOptions) -> bool:
+    """Whether a batch that is run again rests on what the checkpoint says of brokers."""
+    return options.is_idempotent and not options.brokers
+
+
+def _check_place(options: SinkOptions) -> None:
+    """Refuse a checkpoint in which Spark has no notes, though it is about to end a batch."""
+    if options.checkpoint and _is_pinning(options) and is_astray(options.checkpoint):
+        fact = f"'{options.checkpoint}' is not on this machine's disk for Spark"
+        advice = "write it with its scheme, as in hdfs://host/path"
+        raise InvalidArgument("checkpointLocation", fact, advice)
 
 
 def _save(options: SinkOptions, pins: dict[str, tuple[Pin, ...]]) -> None:

@@ -68,6 +68,23 @@ def with_topics(
     return pins
 
 
+def uri_of(checkpoint: str) -> str | None:
+    """A place with a scheme in the form that pyarrow takes; None for one of this machine."""
+    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", checkpoint)
+    if found is None or found[1].lower() == "file":
+        return None
+    scheme = "s3" if found[1] == "s3a" else found[1]
+    return f"{scheme}:{found[2]}" if found[2].startswith("//") else f"{scheme}://{found[2]}"
+
+
+def is_astray(checkpoint: str) -> bool:
+    """Whether this is a folder of this machine, and Spark keeps its notes somewhere else.
+
+    A path without a scheme is of Hadoop's default file system, which only Spark knows.
+    """
+    return uri_of(checkpoint) is None and not (_folder_of(checkpoint) / "offsets").is_dir()
+
+
 class PinFile:
     """The file in a checkpoint, wherever that is; see ``at``."""
 
@@ -82,14 +99,14 @@ class PinFile:
             return None
         from pyarrow import fs
 
-        if checkpoint.startswith("file:") or "://" not in checkpoint:
-            # Spark takes such a path as it is: what looks like an escape in it is none.
-            path = Path(re.sub(r"^file:/+", "/", checkpoint)).absolute()
-            return cls(fs.LocalFileSystem(), str(path / FILE))
+        uri = uri_of(checkpoint)
+        if uri is None:
+            return cls(fs.LocalFileSystem(), str(_folder_of(checkpoint) / FILE))
         try:
-            files, place = fs.FileSystem.from_uri(checkpoint.replace("s3a://", "s3://", 1))
+            files, place = fs.FileSystem.from_uri(uri)
         except (OSError, ValueError, NotImplementedError) as error:
-            _log.warning("brokers are not fixed in %s: %s", checkpoint, error)
+            reason = str(error).partition("\n")[0]
+            _log.warning("brokers are not fixed in %s: %s", checkpoint, reason)
             return None
         return cls(files, f"{place.rstrip('/')}/{FILE}")
 
@@ -109,3 +126,8 @@ class PinFile:
         with self._files.open_output_stream(unfinished) as stream:
             stream.write(msgspec.json.encode(document))
         self._files.move(unfinished, self._path)
+
+
+def _folder_of(checkpoint: str) -> Path:
+    # Spark takes such a path as it is: what looks like an escape in it is none.
+    return Path(re.sub(r"^file:/+", "/", checkpoint)).absolute()

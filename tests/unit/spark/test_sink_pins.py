@@ -14,6 +14,8 @@ from cometmq.spark.sink_pins import (
     PinFile,
     brokers_for,
     extended,
+    is_astray,
+    uri_of,
     with_topics,
 )
 
@@ -80,3 +82,34 @@ def test_pins_are_kept_in_the_checkpoint(tmp_path: Path, form: str) -> None:
 def test_a_place_that_cannot_be_reached_from_python_has_no_pins() -> None:
     assert PinFile.at(None) is None
     assert PinFile.at("viewfs://nowhere/checkpoint") is None
+    assert PinFile.at("dbfs:/checkpoint") is None
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "uri"),
+    [
+        ("hdfs:/x", "hdfs:///x"),
+        ("hdfs:///x", "hdfs:///x"),
+        ("hdfs://host:8020/x", "hdfs://host:8020/x"),
+        ("dbfs:/x", "dbfs:///x"),
+        ("s3a://bucket/x", "s3://bucket/x"),
+        ("abfss://box@account/x", "abfss://box@account/x"),
+        ("file:/x", None),
+        ("file:///x", None),
+        ("/x", None),
+        ("x", None),
+        ("a:b/x", None),
+    ],
+)
+def test_a_place_with_a_scheme_is_not_on_this_machine(checkpoint: str, uri: str | None) -> None:
+    assert uri_of(checkpoint) == uri
+
+
+def test_a_folder_without_the_notes_of_spark_is_not_its_checkpoint(tmp_path: Path) -> None:
+    before = is_astray(str(tmp_path)), is_astray(f"file:{tmp_path}")
+    (tmp_path / "offsets").mkdir()
+    after = is_astray(str(tmp_path)), is_astray(f"file:{tmp_path}")
+
+    assert before == (True, True)
+    assert after == (False, False)
+    assert not is_astray("hdfs:/nowhere")
