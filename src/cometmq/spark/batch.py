@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from cometmq.errors import InvalidArgument
 from cometmq.spark.batch_plan import batch_tasks, topology_of
+from cometmq.spark.bodies import check_body_type
 from cometmq.spark.options import SourceOptions
 from cometmq.spark.positions import batch_ranges
 from cometmq.spark.pushdown import Pushed
@@ -77,4 +78,6 @@ def checked_schema(schema: StructType) -> Any:
         if not is_body and field.type != kind:
             fact = f"column '{field.name}' is {ddl}, not {field.type}"
             raise InvalidArgument("schema", fact, "leave the schema out, and cast with select")
+        if is_body:
+            check_body_type(field.type)
     return wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,18 @@ from cometmq.spark.schema import ddl_of_arrow
 _BLOCK_BYTES_MAX = 2**31 - 1
 _OBJECT = r"(?s)^[ \t\r\n]*\{.*\}[ \t\r\n]*$"
 
+_READABLE: Final = (
+    *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    *(pa.types.is_string, pa.types.is_binary, pa.types.is_timestamp, pa.types.is_null),
+)
+"""What pyarrow reads from JSON, beside objects and lists; dates it knows as numbers only."""
+_DDL_NAMES: Final = {
+    pa.lib.Type_DATE32: "date",
+    pa.lib.Type_MAP: "map",
+    pa.lib.Type_DURATION: "interval",
+    pa.lib.Type_TIME64: "time",
+}
+
 
 def body_converter(kind: Any) -> Callable[[Any], Any]:
     """What makes a column of ``kind`` from an array of bytes: bytes, text, or parsed JSON."""
@@ -23,8 +35,22 @@ def body_converter(kind: Any) -> Callable[[Any], Any]:
         return lambda bodies: bodies
     if pa.types.is_string(kind):
         return _texts
+    check_body_type(kind)
     schema = pa.schema(list(kind))
     return lambda bodies: _structs(bodies, schema, kind)
+
+
+def check_body_type(kind: Any, path: str = "body") -> None:
+    """Refuse a type that JSON is not read as: all bodies would be null. Raises InvalidArgument."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            check_body_type(field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(kind):
+        check_body_type(kind.value_type, f"{path}[]")
+    elif not any(is_such(kind) for is_such in _READABLE):
+        fact = f"'{path}' is {_DDL_NAMES.get(kind.id, kind)}, which JSON bodies are not read as"
+        advice = "make it string and cast it, or read with bodyFormat=string and use from_json"
+        raise InvalidArgument("bodySchema", fact, advice)
 
 
 def inferred_body_type(bodies: list[bytes]) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -78,6 +79,66 @@ def test_two_objects_in_one_body_are_not_those_of_two_messages(bodies: list[byte
     for body, value in zip(bodies, got, strict=True):
         alone = converted(ORDER, [body])[0]
         assert value == alone, body
+
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (pa.bool_(), b"true", True),
+        *((kind, b"7", 7) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+        *((kind, b"1.5", 1.5) for kind in (pa.float32(), pa.float64())),
+        (pa.decimal128(10, 2), b"1.25", Decimal("1.25")),
+        (pa.string(), b'"text"', "text"),
+        (pa.binary(), b'"text"', b"text"),
+        (pa.timestamp("us", tz="UTC"), b'"2026-01-05T12:00:00Z"', NOON),
+        (pa.timestamp("us"), b'"2026-01-05 12:00:00"', NOON.replace(tzinfo=None)),
+        (pa.list_(pa.int64()), b"[1, 2]", [1, 2]),
+        (pa.list_(pa.struct([("a", pa.string())])), b'[{"a": "b"}]', [{"a": "b"}]),
+        (pa.null(), b"null", None),
+    ],
+    ids=str,
+)
+def test_json_is_read_as_each_type_that_it_can_be(kind: Any, text: bytes, value: Any) -> None:
+    assert converted(pa.struct([("x", kind)]), [b'{"x": %b}' % text]) == [{"x": value}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (pa.date32(), "'body.x' is date, which"),
+        (pa.map_(pa.string(), pa.string()), "'body.x' is map, which"),
+        (pa.duration("us"), "'body.x' is interval, which"),
+        (pa.time64("ns"), "'body.x' is time, which"),
+        (pa.list_(pa.date32()), "'body.x[]' is date, which"),
+        (pa.struct([("at", pa.date32())]), "'body.x.at' is date, which"),
+    ],
+    ids=str,
+)
+def test_a_type_that_json_is_never_read_as_is_refused(kind: Any, words: str) -> None:
+    """Every body would be null, and no error would say why."""
+    with pytest.raises(InvalidArgument) as caught:
+        body_converter(pa.struct([("id", pa.int64()), ("x", kind)]))
+
+    assert words in str(caught.value)
+    assert "make it string and cast it" in str(caught.value)
+
+
+def test_such_a_schema_is_refused_before_anything_is_read() -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    from cometmq.spark.batch import checked_schema
+
+    body = types.StructType([types.StructField("day", types.DateType())])
+
+    with pytest.raises(InvalidArgument, match=r"body\.day"):
+        checked_schema(types.StructType([types.StructField("body", body)]))
+
+
+@pytest.mark.parametrize("body", [b'{"id": 1.5}', b'{"id": "1"}', b'{"id": [1]}'])
+def test_a_field_that_does_not_fit_makes_the_whole_body_null(body: bytes) -> None:
+    assert converted(ORDER, [body, b'{"id": 2}']) == [None, {"id": 2, "price": None}]
 
 
 def test_json_with_space_around_it_is_read() -> None:
