@@ -1,6 +1,8 @@
 """Every option of the source on a real broker: what a query with it reads, and how."""
 
+import ast
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +17,8 @@ from cometmq.codec.headers.offsets import UpdateConsumerOffset
 from cometmq.model.offsets import MessageQueue
 from cometmq.spark.options import OPTIONS
 from tests.interop import asking, membership, requirements, tls
+from tests.interop.commands import run
+from tests.interop.tls import Certificates
 from tests.spark.servers import Servers, start_servers
 
 QUEUES, EACH = 3, 20
@@ -24,6 +28,8 @@ EARLY = frozenset(number for number in ALL if number < 30)
 OTHER = frozenset({1000, 1001})
 GROUP = "spark-options"
 LARGE_COUNT, LARGE_BYTES = 1_500, 2_000
+PASSWORD = "of-the-key"
+OPENSSL_SECONDS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,25 +164,43 @@ CASES = {
     ),
     "verifyCrc": Case(lambda _: {"source": "log", "verifyCrc": "all"}),
     "verifyCrc none": Case(lambda _: {"source": "log", "verifyCrc": "none"}),
-    "failOnDataLoss": Case(lambda _: {"failOnDataLoss": "false"}),
     "rocketmq.timeout": Case(lambda _: {"rocketmq.timeout": "7s"}),
     "accessKey": Case(lambda _: {"accessKey": "me", "secretKey": "s", "securityToken": "t"}),
 }
+DIVIDED = "test_source_options::test_rows_are_divided_among_tasks"
+COLUMNS = "test_source_options::test_only_wanted_columns_are_there"
+TLS = "test_source_options::test_options_say_how_to_talk_tls"
+SECRETS = "test_source_errors::test_secrets_are_neither_in_plans_nor_in_what_the_ui_shows"
+DELAY = "test_stream_life::test_few_rows_do_not_wait_for_ever"
 ELSEWHERE = {
-    "rocketmq.namesrv.addr": "every query here",
-    "source": "test_source_batch",
-    "secretKey": "with accessKey; what it signs is tested with the client",
-    "securityToken": "with accessKey",
-    **dict.fromkeys(("minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition"), "below"),
-    **dict.fromkeys(("columns", "includeProperties", "pushdown", "isolation"), "below"),
-    **dict.fromkeys(("bodyFormat", "bodySchema", "bodySample"), "below"),
-    **dict.fromkeys(("tls", "tls.trustCertPath", "credentialsFile"), "below"),
-    **dict.fromkeys(("tls.certPath", "tls.keyPath", "tls.keyPassword"), "below, as options"),
-    **dict.fromkeys(("maxOffsetsPerTrigger", "maxBytesPerTrigger"), "test_source_stream"),
-    **dict.fromkeys(("minOffsetsPerTrigger", "maxTriggerDelay"), "test_source_stream"),
-    "commitOffsets": "test_source_stream",
-    "sql92": "test_interop: Apache's broker has it",
+    "rocketmq.namesrv.addr": "test_source_errors::test_what_cannot_be_read_is_said_clearly",
+    "source": "test_source_batch::test_all_messages_of_a_topic_are_rows_of_a_table",
+    "secretKey": SECRETS,
+    "securityToken": SECRETS,
+    "minPartitions": DIVIDED,
+    "maxRecordsPerPartition": DIVIDED,
+    "maxBytesPerPartition": "test_source_options::test_large_messages_are_divided_by_bytes",
+    "columns": COLUMNS,
+    "includeProperties": COLUMNS,
+    "pushdown": "test_source_options::test_filters_that_are_pushed_down_read_less",
+    "isolation": "test_source_options::test_topics_that_brokers_keep_are_read_by_who_asks_for_them",
+    "bodyFormat": "test_source_options::test_bodies_are_text",
+    "bodySchema": "test_source_options::test_bodies_are_values_of_the_schema_that_is_given",
+    "bodySample": "test_source_options::test_a_schema_of_bodies_is_inferred",
+    "credentialsFile": TLS,
+    **dict.fromkeys(("tls", "tls.trustCertPath"), TLS),
+    **dict.fromkeys(("tls.certPath", "tls.keyPath", "tls.keyPassword"), TLS),
+    "maxOffsetsPerTrigger": "test_source_stream::test_batches_have_no_more_rows_than_allowed",
+    "maxBytesPerTrigger": (
+        "test_stream_life::test_messages_of_a_batch_have_no_more_bytes_than_allowed"
+    ),
+    "minOffsetsPerTrigger": DELAY,
+    "maxTriggerDelay": DELAY,
+    "commitOffsets": "test_stream_life::test_a_stream_publishes_nothing_if_told_so",
+    "failOnDataLoss": "test_stream_life::test_a_topic_that_is_made_anew_is_not_passed_over",
+    "sql92": "test_interop::test_brokers_choose_by_expression",
 }
+"""Options whose effect is not which of the messages here are read: the test of each."""
 
 
 def test_every_option_is_tested() -> None:
@@ -185,13 +209,34 @@ def test_every_option_is_tested() -> None:
     assert tested == set(OPTIONS)
 
 
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_the_test_of_an_option_sets_it(name: str) -> None:
+    module, _, function = ELSEWHERE[name].partition("::")
+
+    text = _test_text(Path(__file__).with_name(f"{module}.py"), function)
+
+    assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text), text
+
+
+def _test_text(path: Path, function: str) -> str:
+    """The source of a test with what it is called with; fails when there is no such test."""
+    lines = path.read_text().splitlines()
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            first = min((one.lineno for one in node.decorator_list), default=node.lineno)
+            return "\n".join(lines[first - 1 : node.end_lineno])
+    raise AssertionError(f"{path.name} has no {function}")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_an_option_chooses_what_is_read(
     name: str, load: Callable[..., Any], orders: Orders
 ) -> None:
     case = CASES[name]
+    options = case.options(orders)
+    assert name.split()[0] in options
 
-    assert numbers(load(case.options(orders))) == case.wanted
+    assert numbers(load(options)) == case.wanted
 
 
 @pytest.mark.parametrize(
@@ -335,32 +380,51 @@ def test_topics_that_brokers_keep_are_read_by_who_asks_for_them(load: Callable[.
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, Path]]:
-    """Servers that speak nothing but TLS, and who signs their certificates."""
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, Certificates]]:
+    """Servers that ask who speaks TLS for a certificate, and those that they know."""
     if requirements.lack("openssl") is not None:
         pytest.skip("there is no openssl to make certificates with")
     folder = tmp_path_factory.mktemp("tls")
     made = tls.make(folder / "certificates")
-    settings = made.server_settings("permissive")
+    settings = {
+        **made.server_settings("permissive"),
+        "tls.server.need.client.auth": "require",
+        "tls.server.trustCertPath": str(made.authority),
+    }
     with start_servers(folder, settings=settings, namesrv_settings=settings) as started:
-        yield started, made.authority
+        yield started, made
 
 
 def test_options_say_how_to_talk_tls(
-    spark: Any, secured: tuple[Servers, Path], topic: str, tmp_path: Path
+    spark: Any, secured: tuple[Servers, Certificates], topic: str, tmp_path: Path
 ) -> None:
-    servers, authority = secured
+    servers, made = secured
     servers.create_topic(topic, queues=1)
     with Client(servers.namesrv) as client, client.producer("spark-tests") as producer:
         producer.send(topic, _body(7))
     keys = tmp_path / "keys.properties"
     keys.write_text("accessKey=me\nsecretKey=hush\n")
     options = {"rocketmq.namesrv.addr": servers.namesrv, "subscribe": topic, "source": "broker"}
-    told = {"tls": "true", "tls.trustCertPath": str(authority), "credentialsFile": str(keys)}
+    trusting = {"tls": "true", "tls.trustCertPath": str(made.authority)}
+    own = {
+        "tls.certPath": str(made.certificate("client")),
+        "tls.keyPath": str(_locked(made.key("client"), tmp_path / "locked.key")),
+        "tls.keyPassword": PASSWORD,
+    }
+    told = {**trusting, **own, "credentialsFile": str(keys)}
 
     frame = spark.read.format("rocketmq").options(**options, **told).load()
-    stranger = {**told, "tls.trustCertPath": str(tls.make(tmp_path / "other").authority)}
+    deceived = {**told, "tls.trustCertPath": str(tls.make(tmp_path / "other").authority)}
 
     assert numbers(frame) == {7}
     with pytest.raises(Exception, match=r"(?i)certificate verify failed"):
-        spark.read.format("rocketmq").options(**options, **stranger).load().count()
+        spark.read.format("rocketmq").options(**options, **deceived).load().count()
+    with pytest.raises(Exception, match=r"(?i)certificate required"):
+        spark.read.format("rocketmq").options(**options, **trusting).load().count()
+
+
+def _locked(key: Path, target: Path) -> Path:
+    """The same key, encrypted with ``PASSWORD``."""
+    argv = ["openssl", "ec", "-in", str(key), "-aes128", "-passout", f"pass:{PASSWORD}"]
+    run([*argv, "-out", str(target)], timeout_s=OPENSSL_SECONDS_MAX)
+    return target

@@ -169,6 +169,15 @@ def test_few_rows_wait_for_more(servers: Servers, start: Start, topic: str) -> N
     assert [len(batch) for batch in running.batches if batch] == [6]
 
 
+def test_few_rows_do_not_wait_for_ever(servers: Servers, start: Start, topic: str) -> None:
+    servers.create_topic(topic, queues=1)
+    running = start(servers, topic, minOffsetsPerTrigger="1000", maxTriggerDelay="2s")
+
+    send(servers, topic, "1", "2", "3", "4")
+
+    running.wait_for("1", "2", "3", "4")
+
+
 def _seen(query: Any) -> int:
     """How far queues go, as the last report of a query says."""
     report = query.lastProgress
@@ -210,6 +219,29 @@ def test_a_group_shows_how_far_a_running_stream_is(
     running.query.stop()
     send(servers, topic, "4", "5")
     assert lag_of(servers.namesrv, group, topic).lag == 2
+
+
+def test_a_group_shows_progress_at_a_broker_that_has_moved(
+    own_servers: Callable[..., Servers], start: Start, topic: str
+) -> None:
+    group = f"G_{topic}"
+    servers = own_servers()
+    servers.create_topic(topic, queues=1)
+    send(servers, topic, "1")
+    running = start(servers, topic, group=group)
+    asking.wait_until(lambda: offset_of(servers, group, topic) == 1, "the group to be at 1")
+
+    old = servers.broker
+    old.kill()
+    settings = {"brokerName": old.name}
+    servers.brokers[0] = OurBroker(
+        old.store_path.parent, namesrv=servers.namesrv, settings=settings
+    )
+    send(servers, topic, "2")
+
+    running.wait_for("1", "2")
+    asking.wait_until(lambda: offset_of(servers, group, topic) == 2, "the group to be at 2")
+    assert servers.broker.address != old.address
 
 
 def test_a_stream_publishes_nothing_if_told_so(servers: Servers, start: Start, topic: str) -> None:
