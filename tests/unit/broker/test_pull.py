@@ -9,9 +9,11 @@ from msgspec import structs
 
 from cometmq.codec.bodies.clients import ConsumerData, HeartbeatData
 from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.headers.send import SendMessage
+from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.model.group import MessageModel, SubscriptionData, SubscriptionGroupConfig
 from tests.unit.broker import tables
-from tests.unit.broker.data_path import GROUP, TOPIC, DataPath, bodies, pulling
+from tests.unit.broker.data_path import GROUP, TOPIC, DataPath, bodies, pulling, sending
 from tests.unit.broker.fake_channel import FakeChannel, request
 
 NO_WAIT = 0x4
@@ -46,6 +48,21 @@ def watched_gets(path: DataPath, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(path.store, "get", watched)
     return topics
+
+
+def many(count: int) -> list[tuple[SendMessage, bytes]]:
+    """So many messages that nobody wants who wants blue ones."""
+    return [sending(b"red")] * count
+
+
+def found_at_once(path: DataPath) -> list[bytes]:
+    """What a consumer of blue ones has got that asks again whenever it is told to."""
+    for _ in range(10):
+        (reply,) = path.later()
+        if reply.code != ResponseCode.PULL_RETRY_IMMEDIATELY:
+            return bodies(reply)
+        path.channel.replies += path.pull(int(reply.ext["nextBeginOffset"]), subscription="blue")
+    return []
 
 
 class TestAgain:
@@ -359,6 +376,35 @@ class TestHeld:
         (reply,) = path.later()
         assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert reply.ext["nextBeginOffset"] == "1"
+
+    def test_one_behind_more_than_a_look_reaches_is_found_at_once(self, path: DataPath) -> None:
+        """What is held goes on waiting only at the end of the queue."""
+        path.pull(subscription="blue")
+
+        path.send_frames(*many(900), sending(b"blue", asked={"TAGS": "blue"}))
+
+        assert found_at_once(path) == [b"blue"]
+
+    @pytest.mark.parametrize("before", [3, 4, 5, 9])
+    def test_so_is_one_in_the_next_file_of_the_queue(self, before: int, tmp_path: Path) -> None:
+        """A look ends with the file; one of four entries here."""
+        with DataPath(tmp_path, store={"queue_file_bytes": 4 * ENTRY_BYTES}) as path:
+            path.pull(subscription="blue")
+
+            path.send_frames(*many(before), sending(b"blue", asked={"TAGS": "blue"}))
+
+            assert found_at_once(path) == [b"blue"]
+
+    def test_many_that_are_not_wanted_end_it_only_to_go_on_behind_them(
+        self, path: DataPath
+    ) -> None:
+        path.pull(subscription="blue")
+
+        path.send_frames(*many(900))
+
+        (reply,) = path.later()
+        assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert reply.ext["nextBeginOffset"] == "800"
 
     def test_messages_of_other_queues_do_not_matter(self, path: DataPath) -> None:
         path.pull()

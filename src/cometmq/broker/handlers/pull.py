@@ -310,7 +310,10 @@ class PullHandlers:
             return True
         if result.status is GetStatus.NO_MATCHED_MESSAGE:
             pull.offset = result.next_offset
-            return False
+            if pull.offset >= result.max_offset:
+                return False
+            # A look is bounded, and what is wanted may lie behind it: nobody else will wake this
+            # pull for that. So its client is told to go on from there, as Apache's broker does.
         code = _code_of(result.status, pull.offset)
         if code == ResponseCode.PULL_NOT_FOUND:
             return False
