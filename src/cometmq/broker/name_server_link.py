@@ -2,7 +2,9 @@
 
 A name server forgets a broker whose connection ends, at once and with all its routes. So the
 connection stays open, and when it is lost the broker registers again without waiting for the next
-period; while a name server is down it is tried again at growing intervals.
+period; while a name server is down it is tried again at growing intervals. A connection on which a
+registration meets nothing but silence is replaced: no end of it may ever come, for instance behind
+a firewall that has forgotten it, or from a machine that was switched off.
 """
 
 import asyncio
@@ -94,6 +96,7 @@ class NameServerLink:
         # Told, with each answer, the topics that this name server says are ordered.
         self._on_order = on_order
         self._channel: Channel | None = None
+        self._heard_count = -1  # what had come on it when something was asked last
         self._talk = asyncio.Lock()  # one conversation at a time
         self._wake = asyncio.Event()  # there is something to tell, or the connection was lost
         self._is_leaving = False
@@ -124,10 +127,12 @@ class NameServerLink:
         """Try once and say whether it worked; what went wrong is logged when it is new."""
         async with self._talk:
             self._wake.clear()
+            self._heard_count = -1
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
                     topic_count = await self._tell(timeout_ms)
-            except TimeoutError:
+            except (TimeoutError, RequestTimeout):
+                self._hang_up_if_silent(timeout_ms)
                 self._failed(RequestTimeout(self.address, timeout_ms))
             except CometError as error:
                 self._failed(error)
@@ -169,6 +174,7 @@ class NameServerLink:
         channel = await self._open(timeout_ms)
         is_changed, self._is_changed = self._is_changed, False
         told = await self._announce()
+        self._heard_count = channel.read_count
         if (
             is_changed
             or not self._is_asking_first
@@ -206,6 +212,11 @@ class NameServerLink:
         if self._is_leaving:
             self._channel.close("the broker stops")
         return self._channel
+
+    def _hang_up_if_silent(self, timeout_ms: int) -> None:
+        """End a connection on which nothing came; one that says anything at all is only slow."""
+        if self._channel is not None and self._channel.read_count == self._heard_count:
+            self._channel.close(f"nothing came within {timeout_ms} ms")
 
     def _lost(self, channel: Channel) -> None:
         is_noticed = self._talk.locked() or self._failures > 0

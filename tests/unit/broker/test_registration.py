@@ -63,6 +63,8 @@ class FakeNameServer:
         self.is_version_changed = True
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+        # On these nothing comes any more, as when a firewall has forgotten them.
+        self.dead: frozenset[Channel] = frozenset()
         routes = Routes()
         routes.add(RequestCode.REGISTER_BROKER, self._register)
         routes.add(RequestCode.UNREGISTER_BROKER, self._note)
@@ -86,10 +88,10 @@ class FakeNameServer:
         body = registration.decode(command.body, command.version)
         return list(body.topic_config_serialize_wrapper.topic_config_table)
 
-    async def _register(self, channel: Channel, command: Command) -> Answer:
+    async def _register(self, channel: Channel, command: Command) -> Answer | None:
         self.requests.append(command)
         await self.may_answer.wait()
-        return self.answer
+        return None if channel in self.dead else self.answer
 
     def _note(self, channel: Channel, command: Command) -> Answer:
         self.requests.append(command)
@@ -374,6 +376,48 @@ def test_a_lost_connection_is_made_again_at_once(caplog: pytest.LogCaptureFixtur
             "registered with 2 topics",
             "unregistered",
         ]
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_a_connection_on_which_nothing_comes_any_more_is_replaced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with name_servers() as (server,):
+            registrar = registrar_of(server.address, register_timeout_ms=100)
+            async with running(registrar):
+                server.dead = frozenset(server.server.channels)
+                registrar.mark()
+
+                await until(lambda: not server.dead.intersection(server.server.channels))
+                await until(lambda: registrar.is_registered)
+
+        (warning,) = warnings_of(caplog)
+        assert warning.endswith("within 100 ms")
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_a_connection_on_which_something_came_is_kept() -> None:
+    """Its name server is slow: if it lost the connection, it would forget the broker."""
+
+    async def scenario() -> None:
+        async with name_servers() as (server,):
+            registrar = registrar_of(server.address, register_timeout_ms=500, force_register=False)
+            await registrar.register_now()
+            before = frozenset(server.server.channels)
+            server.may_answer.clear()
+
+            assert not await registrar.register_now()
+
+            assert server.requests[-2].code == RequestCode.QUERY_DATA_VERSION
+            server.may_answer.set()
+            assert await registrar.register_now()
+            assert frozenset(server.server.channels) == before
+            await registrar.unregister()
 
     run(scenario())
 
