@@ -22,8 +22,10 @@ from cometmq.saved_file import Files
 from cometmq.store import MessageStore, NewMessage, PutResult, PutStatus, StoreSettings
 from cometmq.store.check import check
 from cometmq.store.documents import ConfigDocument, ConfigDocuments
+from cometmq.store.files import Files as StoreFiles
 from cometmq.testing import CrashingDisk, FakeClock
 from tests.golden.store_data import load
+from tests.unit.broker.shut_disk import ShutDisk
 from tests.unit.store.builders import all_records, bodies, message, open_store, put
 
 LEVELS = DelayLevels((1000, 5000, 10_000))
@@ -35,12 +37,19 @@ QUEUE_BYTES = 20 * 1000
 class Ground:
     """A store with a fake clock, and the delivery of its delayed messages."""
 
-    def __init__(self, root: Path, *, saved: dict[int, int] | None = None, **sizes: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        saved: dict[int, int] | None = None,
+        files: StoreFiles | None = None,
+        **sizes: Any,
+    ) -> None:
         self.root = root
         self.clock = FakeClock()
         usual = {"log_file_bytes": LOG_BYTES, "queue_file_bytes": QUEUE_BYTES, "has_index": False}
         sizes = {"delay_levels": SECONDS, **usual, **sizes}
-        self.store = open_store(root, clock=self.clock, **sizes)
+        self.store = open_store(root, clock=self.clock, files=files, **sizes)
         self.document = document(root)
         if saved is not None:
             self.document.save(DelayOffsetTable(saved))
@@ -311,6 +320,32 @@ def test_a_level_that_fails_does_not_hold_up_the_others(ground: Ground) -> None:
     assert ground.step() == 100
 
     assert bodies(ground.store) == [b"goes on"]
+
+
+def test_a_level_whose_queue_cannot_be_read_is_tried_again_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = ShutDisk()
+    ground = Ground(tmp_path / "store", files=disk, mapped_queue_files_max=1)
+    ground.send(b"held up", level=1)
+    ground.send(b"goes on", level=2)
+    ground.store.dispatch()
+    ground.clock.advance(5)
+    disk.shut = tmp_path / "store" / "consumequeue" / SCHEDULE_TOPIC / "0"
+
+    waits = [ground.step() for _ in range(2)]
+    meanwhile = bodies(ground.store)
+    disk.shut = None
+    ground.clock.advance(0.1)
+    ground.run_out()
+
+    assert waits == [100, 100]
+    assert meanwhile == [b"goes on"]
+    assert bodies(ground.store) == [b"goes on", b"held up"]
+    (line,) = errors(caplog)
+    assert line.startswith("level=1 offset=0 cannot be delivered")
+    assert "Too many open files" in line
+    ground.store.close()
 
 
 def test_a_clock_set_back_does_not_make_a_failed_level_wait_longer(ground: Ground) -> None:

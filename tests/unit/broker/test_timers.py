@@ -10,10 +10,12 @@ import pytest
 
 from cometmq.broker.delay import timers as working
 from cometmq.codec import timer
+from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.store import PutResult, PutStatus
 from cometmq.store.check import check
 from cometmq.store.files import DiskFiles
 from cometmq.testing import CrashingDisk
+from tests.unit.broker.shut_disk import ShutDisk
 from tests.unit.broker.timer_ground import TIMER_TOPIC, TOPIC, WHEEL_SLOTS, Ground, reopened
 from tests.unit.store.builders import message, property_text, put
 
@@ -632,6 +634,32 @@ def test_nothing_comes_twice_when_the_clock_was_set_back_before_a_restart(
     ground.pass_time(60)
 
     assert ground.delivered() == [b"0", b"1", b"2", b"3", b"4"]
+    ground.close()
+
+
+def test_a_queue_that_cannot_be_read_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where it is only looked at whether there is something that is due earlier."""
+    disk = ShutDisk()
+    sizes = {"queue_file_bytes": working.STEP_ENTRIES_MAX * ENTRY_BYTES}
+    sizes |= {"mapped_queue_files_max": 1}
+    ground = Ground(tmp_path / "store", files=disk, sizes=sizes)
+    for number in range(working.STEP_ENTRIES_MAX * 2):
+        ground.send_in(1, b"%d" % number)
+    put(ground.store, message(b"maps another file", "bills"))
+    ground.store.dispatch()
+    folder = tmp_path / "store" / "consumequeue" / TIMER_TOPIC / "0"
+    disk.shut = folder / f"{sizes['queue_file_bytes']:020d}"
+
+    waits = [ground.step() for _ in range(2)]
+    disk.shut = None
+    ground.pass_time(3)
+
+    assert waits == [working.RETRY_MS] * 2
+    assert len(ground.delivered()) == working.STEP_ENTRIES_MAX * 2
+    (line,) = errors(caplog)
+    assert "Too many open files" in line
     ground.close()
 
 

@@ -1,5 +1,6 @@
 """A store with a fake clock, and the timed messages on it; small files, a small wheel."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ class Chance:
 
 
 class Ground:
-    """What happens on it happens when told to. ``settings`` are the broker's."""
+    """What happens on it happens when told to. ``settings`` are the broker's, ``sizes`` the
+    store's.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Ground:
         clock: FakeClock | None = None,
         files: Files | None = None,
         has_index: bool = True,
+        sizes: Mapping[str, int] | None = None,
         **settings: Any,
     ) -> None:
         self.root = root
@@ -54,6 +58,7 @@ class Ground:
         self._settings = tables.broker_settings(**{"timer_log_file_bytes": 4096, **settings})
         self._sizes: dict[str, Any] = {"log_file_bytes": 256 * 1024, "queue_file_bytes": 20_000}
         self._sizes |= {"index_slots": 1000, "index_entries": 10_000, "has_index": has_index}
+        self._sizes |= sizes or {}
         self.chance = Chance()
         self.rules = TimerRules(self._settings, self.clock, self.chance)  # type: ignore[arg-type]
         # What the store answers instead of taking a message; it takes them when this is empty.

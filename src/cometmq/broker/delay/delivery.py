@@ -44,7 +44,7 @@ STEP_BYTES_MAX: Final = 1024 * 1024
 """What one step delivers before others may use the loop; the first message whatever its size."""
 
 RETRY_MS: Final = 100
-"""How long a level waits after the store has refused a message."""
+"""How long a level waits after the store has refused a message, or the disk its queue."""
 
 CLOCK_LOOK_MS: Final = 1000
 """Longest sleep while something waits: timers do not notice that the machine's clock was set, nor
@@ -228,7 +228,12 @@ class LevelDelivery:
         """Deliver what is due of one level; how long until its next, None when there is none."""
         wait_ms: int | None = 0
         while not budget.is_spent:
-            head = level.head or self._look(level)
+            try:
+                head = level.head or self._look(level)
+            except OSError as error:
+                self._hold(level, str(error), now_ms + RETRY_MS)
+                wait_ms = RETRY_MS
+                break
             wait_ms = None if head is None else level.wait_ms(head, now_ms)
             if head is None or wait_ms:
                 break
@@ -247,7 +252,10 @@ class LevelDelivery:
         return wait_ms
 
     def _look(self, level: _Level) -> _Head | None:
-        """Find the head of a level; None when all of it is delivered."""
+        """Find the head of a level; None when all of it is delivered.
+
+        Raises OSError when the queue's file cannot be mapped.
+        """
         queue = self._store.queue(SCHEDULE_TOPIC, level.number - 1)
         if queue is None:
             return None

@@ -257,9 +257,9 @@ class Timers:
         try:
             if queue is not None and self._enqueue(self._index, queue, now_ms):
                 self._go_on()
+            wake_ms = self._dequeue(self._index, queue, now_ms)
         except OSError as error:
             return self._hold(f"queue offset={self._queue_offset}", str(error), now_ms)
-        wake_ms = self._dequeue(self._index, queue, now_ms)
         self._report_skipped()
         if queue is not None and self._queue_offset < queue.max_offset:
             return now_ms
