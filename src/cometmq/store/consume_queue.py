@@ -233,6 +233,7 @@ class ConsumeQueue(core.QueueTail):
         if self.buffer is None or begin != self.buffer_begin:
             if self.buffer is not None:
                 self._mappings.disown(self.path(self.buffer_begin))
+                self.unmapped()  # from now on it may be, to make room
             self.buffer = self._mappings.get(self.path(begin), self)
             self.buffer_begin = begin
             self.ready_end = 0

@@ -25,8 +25,8 @@ from cometmq.store.documents import ConfigDocument, ConfigDocuments
 from cometmq.store.files import Files as StoreFiles
 from cometmq.testing import CrashingDisk, FakeClock
 from tests.golden.store_data import load
-from tests.unit.broker.shut_disk import ShutDisk
 from tests.unit.store.builders import all_records, bodies, message, open_store, put
+from tests.unit.store.shut_disk import ShutDisk
 
 LEVELS = DelayLevels((1000, 5000, 10_000))
 SECONDS = "1s 5s 10s"

@@ -15,9 +15,9 @@ from cometmq.store import PutResult, PutStatus
 from cometmq.store.check import check
 from cometmq.store.files import DiskFiles
 from cometmq.testing import CrashingDisk
-from tests.unit.broker.shut_disk import ShutDisk
 from tests.unit.broker.timer_ground import TIMER_TOPIC, TOPIC, WHEEL_SLOTS, Ground, reopened
 from tests.unit.store.builders import message, property_text, put
+from tests.unit.store.shut_disk import ShutDisk
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests.unit.store.builders import (
     put_all,
     read,
 )
+from tests.unit.store.shut_disk import ShutDisk
 
 
 def mapped_queue_files(root: Path) -> int:
@@ -197,6 +198,23 @@ class TestManyQueues:
                 store.dispatch()
 
             assert [bodies(store, TOPIC, n) for n in range(6)] == [numbered(5)] * 6
+
+    def test_a_queue_can_be_read_whose_next_file_cannot_be_opened(self, root: Path) -> None:
+        """The file before it was unmapped to make room."""
+        disk = ShutDisk()
+        with open_store(root, files=disk, mapped_queue_files_max=1) as store:
+            put_all(store, *numbered(QUEUE_ENTRIES))
+            store.dispatch()
+            disk.shut = root / "consumequeue" / TOPIC / "0" / f"{QUEUE_ENTRIES * 20:020d}"
+            put(store, message(b"next"))
+            store.dispatch()
+
+            meanwhile = bodies(store)
+            disk.shut = None
+            store.dispatch()
+
+            assert meanwhile == numbered(QUEUE_ENTRIES)
+            assert bodies(store) == [*numbered(QUEUE_ENTRIES), b"next"]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from cometmq.store.files import DiskFiles, File
+from cometmq.store.files import DiskFile, DiskFiles
 
 
 class ShutDisk(DiskFiles):
@@ -12,7 +12,7 @@ class ShutDisk(DiskFiles):
     def __init__(self) -> None:
         self.shut: Path | None = None
 
-    def open(self, path: Path) -> File:
+    def open(self, path: Path) -> DiskFile:
         if self.shut is not None and path.is_relative_to(self.shut):
             raise OSError(errno.EMFILE, "Too many open files", str(path))
         return super().open(path)
