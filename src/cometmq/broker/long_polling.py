@@ -46,7 +46,10 @@ class HeldPull:
 
 
 class HeldPulls:
-    """All of them. ``try_again`` answers a pull if it can, and says so; ``give_up`` answers it."""
+    """All of them. ``try_again`` answers a pull if it can, and says so; ``give_up`` answers it.
+
+    A pull with which either raises is over, and answered by ``fail``; the others go on.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class HeldPulls:
         count_max: int,
         try_again: Callable[[HeldPull], bool],
         give_up: Callable[[HeldPull], None],
+        fail: Callable[[HeldPull, Exception], None],
     ) -> None:
         self._loop = loop
         self._count_max = count_max
         self._try_again = try_again
         self._give_up = give_up
+        self._fail = fail
         # In the order they came; a dict because one in the middle may end first.
         self._by_queue: dict[Queue, dict[HeldPull, None]] = {}
         self._by_channel: dict[Channel, dict[HeldPull, None]] = {}
@@ -92,7 +97,7 @@ class HeldPulls:
             if waiting is None:
                 continue
             for pull in list(waiting):
-                if not pull.is_over and self._try_again(pull):
+                if not pull.is_over and self._is_answered(pull):
                     self._end(pull)
 
     def on_closed(self, channel: Channel) -> None:
@@ -121,9 +126,19 @@ class HeldPulls:
             _, _, pull = heapq.heappop(self._deadlines)
             if not pull.is_over:
                 self._end(pull)
-                self._give_up(pull)
+                try:
+                    self._give_up(pull)
+                except Exception as error:
+                    self._fail(pull, error)
         if self._deadlines:
             self._alarm.set(self._deadlines[0][0], self._expire)
+
+    def _is_answered(self, pull: HeldPull) -> bool:
+        try:
+            return self._try_again(pull)
+        except Exception as error:
+            self._fail(pull, error)
+            return True
 
     def _end(self, pull: HeldPull) -> None:
         pull.is_over = True

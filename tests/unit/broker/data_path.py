@@ -26,6 +26,7 @@ from cometmq.codec.record import Record
 from cometmq.remoting.routes import Routes
 from cometmq.store import MessageStore, StoreSettings
 from cometmq.store.config import FlushMode
+from cometmq.store.files import Files
 from cometmq.testing import FakeClock
 from tests.unit.broker import tables
 from tests.unit.broker.fake_channel import FakeChannel, Reply, request
@@ -47,6 +48,7 @@ class DataPath:
         folder: Path,
         *,
         store: Mapping[str, Any] | None = None,
+        files: Files | None = None,
         has_idempotence: bool = False,
         **settings: Any,
     ) -> None:
@@ -55,7 +57,12 @@ class DataPath:
         self.clock = FakeClock()
         self.loop = TimedLoop()
         self.store = MessageStore.open(
-            folder, store_settings, clock=self.clock, loop=self.loop, threads=False
+            folder,
+            store_settings,
+            clock=self.clock,
+            files=files,
+            loop=self.loop,
+            threads=False,
         )
         self.topics = tables.topic_table(folder, self.clock, **settings)
         self.groups = tables.group_table(folder, self.clock, **settings)

@@ -15,6 +15,7 @@ from cometmq.model.group import MessageModel, SubscriptionData, SubscriptionGrou
 from tests.unit.broker import tables
 from tests.unit.broker.data_path import GROUP, TOPIC, DataPath, bodies, pulling, sending
 from tests.unit.broker.fake_channel import FakeChannel, request
+from tests.unit.store.shut_disk import ShutDisk
 
 NO_WAIT = 0x4
 FROM_HEARTBEAT = 0x2
@@ -420,6 +421,48 @@ class TestHeld:
         path.send(b"new")
 
         assert [bodies(reply) for reply in path.later()] == [[b"new"]] * 3
+
+    def test_one_whose_queue_cannot_be_read_is_told_so_and_the_others_are_woken(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        disk = ShutDisk()
+        with DataPath(tmp_path, store={"mapped_queue_files_max": 1}, files=disk) as path:
+            for queue_id in (1, 0):
+                path.send(queue_id=queue_id)
+                path.pull(1, queue_id=queue_id)
+            disk.shut = tmp_path / "consumequeue" / TOPIC / "0"
+
+            # To enter the second unmaps the file that the first is to be read from.
+            path.send_frames(sending(b"first"), sending(b"second", queue_id=1))
+            disk.shut = None
+
+            failed, answered = sorted(path.later(), key=lambda reply: reply.body)
+            assert failed.code == ResponseCode.SYSTEM_ERROR
+            assert "Too many open files" in (failed.remark or "")
+            assert bodies(answered) == [b"second"]
+            assert path.pulls.held.count == 0
+            assert "request 11 failed" in caplog.text
+
+    def test_one_that_fails_at_its_end_does_not_keep_the_others_for_ever(
+        self, tmp_path: Path
+    ) -> None:
+        disk = ShutDisk()
+        with DataPath(tmp_path, store={"mapped_queue_files_max": 1}, files=disk) as path:
+            for queue_id in (0, 1):
+                path.pull(queue_id=queue_id)
+            path.loop.advance(1)
+            path.pull(queue_id=2)
+            path.store.on_arrival(lambda _: None)  # so that it is found at the end only
+            for queue_id in (0, 3):
+                path.send(queue_id=queue_id)
+            disk.shut = tmp_path / "consumequeue" / TOPIC / "0"
+
+            path.loop.advance(20)
+            disk.shut = None
+
+            codes = [reply.code for reply in path.later()]
+            assert codes == [ResponseCode.SYSTEM_ERROR, *[ResponseCode.PULL_NOT_FOUND] * 2]
+            assert path.pulls.held.count == 0
 
     def test_one_whose_client_is_gone_is_forgotten(self, path: DataPath) -> None:
         path.pull()

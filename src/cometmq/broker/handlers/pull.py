@@ -104,6 +104,7 @@ class PullHandlers:
             count_max=settings.held_pulls_max,
             try_again=self._try_again,
             give_up=self._give_up,
+            fail=_fail,
         )
         # Pulls that were answered without a message.
         self.missed = 0
@@ -342,7 +343,7 @@ class PullHandlers:
             self._topic_for(pull.channel, header)
             tags = self._wanted_tags(header, group)
         except BrokerError as error:
-            pull.channel.reply(pull.command, failure(pull.command, error))
+            _fail(pull, error)
             return None
         if tags != pull.tags:
             # What was passed over may be wanted now.
@@ -442,6 +443,11 @@ def _code_of(status: GetStatus, offset: int) -> int:
     if code is None:
         code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return code
+
+
+def _fail(pull: HeldPull, error: Exception) -> None:
+    """A pull that was held cannot be answered as it should."""
+    pull.channel.reply(pull.command, failure(pull.command, error))
 
 
 def _written(form: int, opaque: int, offset: int, low: int, high: int, size: int) -> bytes:
