@@ -19,6 +19,7 @@ from cometmq.codec.headers.nameserver import (
 )
 from cometmq.codec.headers.offsets import GetMaxOffset, OffsetResponse
 from cometmq.codec.headers.topics import UpdateAndCreateTopic
+from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.route import TopicRoute
 from cometmq.model.topic import Permission
 from tests.interop import raw
@@ -124,6 +125,15 @@ def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
         order=False,
     )
     ask_well(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+def limit_retries(broker: str, group: str, times: int) -> None:
+    """Make the group known to a broker, with so many retries for members that cannot say how many.
+
+    Those speak an old version of the protocol, as the C++ client does.
+    """
+    body = bodies.encode(SubscriptionGroupConfig(group, retry_max_times=times))
+    ask_well(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
 
 def wait_until_known(namesrvs: Iterable[str], topic: str) -> None:

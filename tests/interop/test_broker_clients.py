@@ -17,7 +17,7 @@ import pytest
 from cometmq.testing.history import Rules
 from tests.interop import requirements, sockets
 from tests.interop.apache import VERSIONS, ApacheNameServer
-from tests.interop.asking import stored_count, wait_until
+from tests.interop.asking import limit_retries, stored_count, wait_until
 from tests.interop.broker import OurBroker
 from tests.interop.broker_fixtures import BROKER, LEVEL_DELAYS_S, OURS, NewProgram, Servers
 from tests.interop.cache import Cache
@@ -48,6 +48,9 @@ QUEUES = 4
 LATENESS_S = 2.0
 COMEBACK_S = 60.0
 RETRY_PAUSE_S = 0.2
+RETRIES = 2
+# They cannot say how often a message may come again.
+LEAVE_THE_LIMIT_TO_THE_GROUP = ("cpp",)
 # Without the broker's notice a client looks at its group again only after 20 s.
 TAKEOVER_S = 15.0
 SHARING_ROUNDS = 60
@@ -309,10 +312,18 @@ def test_delayed_messages_come_when_their_level_says(trial: Trial) -> None:
 
 
 @every_client("retry_dead_letter")
-def test_what_fails_too_often_ends_among_the_dead_letters(trial: Trial, servers: Servers) -> None:
+def test_what_fails_too_often_ends_among_the_dead_letters(
+    name: str, trial: Trial, servers: Servers
+) -> None:
+    if name == "cpp" and BROKER == "5.5.0":
+        pytest.skip("Apache's 5.5.0 fails on dead letters of clients that do not name the topic")
     trial.create_topic()
+    own_limit: int | None = RETRIES
+    if name in LEAVE_THE_LIMIT_TO_THE_GROUP:
+        own_limit = None
+        limit_retries(servers.broker.address, trial.group, RETRIES)
     trial.servers.introduce_group(trial.group)
-    consumer = trial.consume(maxReconsumeTimes=2, fail={"times": -1, "body": "doomed"})
+    consumer = trial.consume(maxReconsumeTimes=own_limit, fail={"times": -1, "body": "doomed"})
 
     trial.send([{"body": "doomed", "keys": "k-1", "tags": "TagA"}, {"body": "well"}])
     servers.wait_until_known(f"%DLQ%{trial.group}")
@@ -320,7 +331,7 @@ def test_what_fails_too_often_ends_among_the_dead_letters(trial: Trial, servers:
     (dead,) = graveyard.wait_for(["doomed"])
 
     attempts = handled(consumer.received, "doomed")
-    assert [event["reconsumeTimes"] for event in attempts] == [0, 1, 2]
+    assert [event["reconsumeTimes"] for event in attempts] == list(range(RETRIES + 1))
     assert {event["topic"] for event in attempts} == {trial.topic}
     assert {event["msgId"] for event in attempts} == {dead["msgId"]}
     assert (dead["keys"], dead["tags"]) == ("k-1", "TagA")
