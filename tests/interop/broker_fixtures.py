@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import asking, feature_shell, membership, requirements, tls
-from tests.interop.apache import ApacheBroker
+from tests.interop.apache import VERSIONS, ApacheBroker, ApacheNameServer
 from tests.interop.broker import OurBroker
 from tests.interop.cache import Cache
 from tests.interop.feature_kit import Trial
@@ -21,7 +21,14 @@ from tests.interop.feature_shell import FeatureProgram
 from tests.interop.nameserver import OurNameServer
 from tests.interop.tls import Certificates
 
-__all__ = ["feature_certificates", "new_program", "program", "servers", "trial"]
+__all__ = [
+    "behind_apaches",
+    "feature_certificates",
+    "new_program",
+    "program",
+    "servers",
+    "trial",
+]
 
 OURS = "ours"
 BROKER = os.environ.get("COMETMQ_INTEROP_BROKER", OURS)
@@ -35,7 +42,7 @@ NewProgram = Callable[..., FeatureProgram]
 
 @dataclass(slots=True)
 class Servers:
-    """A name server of ours and one broker."""
+    """A name server and one broker."""
 
     namesrv: str
     broker: OurBroker | ApacheBroker
@@ -111,6 +118,26 @@ def _servers(cache: Cache, folder: Path, namesrv: str, secured: Mapping[str, str
 
     apaches = start_apaches(SETTINGS)
     return Servers(namesrv, apaches, lambda: start_apaches(apaches.settings))
+
+
+@pytest.fixture(scope="module")
+def behind_apaches(
+    cache: Cache, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Servers]]:
+    """By release: Apache's name server, and one broker of ours that is registered with all."""
+    folder = tmp_path_factory.mktemp("behind-apaches")
+    with ExitStack() as stack:
+        namesrvs: dict[str, str] = {}
+        for version in VERSIONS:
+            namesrv = ApacheNameServer(cache, version, folder / f"namesrv-{version}")
+            stack.callback(namesrv.kill)
+            namesrvs[version] = namesrv.address
+        broker = OurBroker(folder / "broker", namesrv=";".join(namesrvs.values()))
+        stack.callback(broker.kill)
+        yield {
+            version: Servers(address, broker, lambda: broker)
+            for version, address in namesrvs.items()
+        }
 
 
 @pytest.fixture(scope="module")
