@@ -18,8 +18,8 @@ import msgspec
 
 from cometmq import Client, Message, NoRoute, __version__
 from cometmq.codec import core
-from scripts import demo_spark
-from scripts.demo_server import DATA, Server
+from scripts import demo_spark, tree
+from scripts.demo_server import DATA, Server, run
 
 TOPIC = "orders"
 BILLING, SHIPPING = "billing", "shipping"
@@ -51,16 +51,15 @@ def main() -> int:
     is_once = parser.parse_args().once
     logging.getLogger("cometmq").setLevel(logging.CRITICAL)  # orders fail on purpose
     print(f"CometMQ {__version__}, {core.active()} core")
-    with Server() as server:
+
+    def day(server: Server) -> None:
         print(f"cometmq up: name server {server.namesrv}, broker {server.broker}\n")
         with Client(server.namesrv) as mq:
             trade(mq)
         show("spark", revenue_by_spark(server))
         print(ending(server, is_once=is_once), flush=True)
-        if is_once:
-            return 0
-        print("\nIt stays up; Ctrl-C ends it.", flush=True)
-        return server.wait()
+
+    return run(day, tree.ROOT / DATA, is_once=is_once)
 
 
 def trade(mq: Client) -> None:

@@ -1,4 +1,8 @@
-"""``cometmq up`` as a child process, on a data directory of its own that each run makes anew."""
+"""``cometmq up`` as a child process, on a data directory of its own that each run makes anew.
+
+Whatever ends this process in an orderly way, Ctrl-C, TERM or the terminal that goes, ends the child
+first: an orphan would keep the ports and the directory.
+"""
 
 import contextlib
 import json
@@ -7,9 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import IO, Self
 
+from cometmq.store.files import DiskFiles
 from scripts import tree
 
 DATA = "demo-data"
@@ -18,6 +25,25 @@ SETTINGS = "messageDelayLevel=1s 1s 1s 1s 1s 1s\n"
 NAMESRV_PORT, BROKER_PORT = 9876, 10911
 STOP_SECONDS_MAX = 20
 LOOPBACK = "127.0.0.1"
+FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def run(work: "Callable[[Server], None]", folder: Path, *, is_once: bool) -> int:
+    """Do ``work`` with a server; keep that up, unless it is for once, until Ctrl-C."""
+    for number in FROM_OUTSIDE:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _exit)
+    try:
+        with Server(folder) as server:
+            work(server)
+            if is_once:
+                return 0
+            print("\nIt stays up; Ctrl-C ends it.", flush=True)
+            return server.wait()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 class Server:
@@ -35,8 +61,7 @@ class Server:
         return self.namesrv == f"{LOOPBACK}:{NAMESRV_PORT}"
 
     def __enter__(self) -> Self:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir()
+        self._clear()
         (self.folder / "broker.conf").write_text(SETTINGS)
         is_free = all(map(_is_free, (NAMESRV_PORT, BROKER_PORT, BROKER_PORT - 2)))
         ports = [] if is_free else ["--namesrv-port", "0", "--port", "0"]
@@ -67,6 +92,15 @@ class Server:
         except KeyboardInterrupt:
             return 0
 
+    def _clear(self) -> None:
+        """Away with what an earlier run has left, unless that one is still up."""
+        with DiskFiles().lock(self.folder / "store" / "lock") as is_ours:
+            if not is_ours:
+                name = self.folder.name
+                raise SystemExit(f"error: a cluster runs on {name}/\n  next: end it first")
+            shutil.rmtree(self.folder)
+        self.folder.mkdir()
+
     def _started(self, output: IO[str]) -> dict[str, str]:
         text = ""
         for line in output:
@@ -86,9 +120,14 @@ class Server:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS_MAX)
+        finally:
+            self._process.kill()  # one that is gone does not mind; a second Ctrl-C comes here
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _command() -> list[str]:
