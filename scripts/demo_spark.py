@@ -4,8 +4,11 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from cometmq.spark import java
+from cometmq.spark.errors import SparkSetupError
 
 SCHEMA = "number INT, customer STRING, total DOUBLE"
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
@@ -15,6 +18,17 @@ def lack() -> str | None:
     """Why Spark cannot be used here, or None."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed (make setup installs it where it finds Java 17 or later)"
+    return lack_of_java(os.environ, java.SYSTEM_FOLDER, java.bundled_home())
+
+
+def lack_of_java(
+    environment: Mapping[str, str], system_folder: Path, bundled: Path | None
+) -> str | None:
+    """What was found instead of a Java for Spark, or None."""
+    try:
+        java.find(environment, system_folder=system_folder, bundled=bundled)
+    except SparkSetupError as error:
+        return error.fact
     return None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cometmq import Client
 from cometmq.store.files import DiskFiles
-from scripts import tree
+from scripts import demo_spark, tree
 from scripts.demo_server import Server
 
 SECONDS_MAX = 60
@@ -113,3 +113,9 @@ def test_ctrl_c_before_the_work_is_done_needs_no_traceback(tmp_path: Path) -> No
 
     assert (process.returncode, complaints) == (130, "\ninterrupted\n")
     assert not is_held(tmp_path / "data")
+
+
+def test_without_a_java_spark_is_left_out(tmp_path: Path) -> None:
+    reason = demo_spark.lack_of_java({"PATH": ""}, tmp_path, None)
+
+    assert reason == (f"Spark needs Java 17 or newer: none in JAVA_HOME, on PATH or in {tmp_path}")
