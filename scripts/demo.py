@@ -18,7 +18,7 @@ import msgspec
 
 from cometmq import Client, Message, NoRoute, __version__
 from cometmq.codec import core
-from scripts import demo_spark, tree
+from scripts import demo_spark
 from scripts.demo_server import DATA, Server, run
 
 TOPIC = "orders"
@@ -59,7 +59,7 @@ def main() -> int:
         show("spark", revenue_by_spark(server))
         print(ending(server, is_once=is_once), flush=True)
 
-    return run(day, tree.ROOT / DATA, is_once=is_once)
+    return run(day, Server(), is_once=is_once)
 
 
 def trade(mq: Client) -> None:

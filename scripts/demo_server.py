@@ -29,13 +29,13 @@ FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 128 + signal.SIGINT
 
 
-def run(work: "Callable[[Server], None]", folder: Path, *, is_once: bool) -> int:
-    """Do ``work`` with a server; keep that up, unless it is for once, until Ctrl-C."""
+def run(work: "Callable[[Server], None]", server: "Server", *, is_once: bool) -> int:
+    """Do ``work`` with the server; keep that up, unless it is for once, until Ctrl-C."""
     for number in FROM_OUTSIDE:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _exit)
     try:
-        with Server(folder) as server:
+        with server:
             work(server)
             if is_once:
                 return 0
@@ -47,10 +47,11 @@ def run(work: "Callable[[Server], None]", folder: Path, *, is_once: bool) -> int
 
 
 class Server:
-    """Runs while it is entered; on the usual ports when nobody has them."""
+    """Runs while it is entered; on the usual ports when nobody has them and they are wanted."""
 
-    def __init__(self, folder: Path = tree.ROOT / DATA) -> None:
+    def __init__(self, folder: Path = tree.ROOT / DATA, *, wants_usual_ports: bool = True) -> None:
         self.folder = folder
+        self._wants_usual_ports = wants_usual_ports
         self._process: subprocess.Popen[str] | None = None
         self.namesrv = ""
         self.broker = ""
@@ -63,8 +64,9 @@ class Server:
     def __enter__(self) -> Self:
         self._clear()
         (self.folder / "broker.conf").write_text(SETTINGS)
-        is_free = all(map(_is_free, (NAMESRV_PORT, BROKER_PORT, BROKER_PORT - 2)))
-        ports = [] if is_free else ["--namesrv-port", "0", "--port", "0"]
+        usual = (NAMESRV_PORT, BROKER_PORT, BROKER_PORT - 2)
+        is_usual = self._wants_usual_ports and all(map(_is_free, usual))
+        ports = [] if is_usual else ["--namesrv-port", "0", "--port", "0"]
         with (self.folder / "log.txt").open("w") as log:
             self._process = subprocess.Popen(
                 [*_command(), "--data", str(self.folder), *ports],

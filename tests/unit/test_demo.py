@@ -19,8 +19,9 @@ STAYS_UP = "It stays up; Ctrl-C ends it."
 PROGRAM = """
 import sys
 from pathlib import Path
-from scripts.demo_server import run
-sys.exit(run(lambda server: print({said!r}, flush=True){more}, Path({folder!r}), is_once=False))
+from scripts.demo_server import Server, run
+server = Server(Path({folder!r}), wants_usual_ports=False)
+sys.exit(run(lambda server: print({said!r}, flush=True){more}, server, is_once=False))
 """
 
 
@@ -52,6 +53,11 @@ def read_until(process: "subprocess.Popen[str]", line: str) -> None:
     raise AssertionError(process.stderr.read())
 
 
+def server_on(folder: Path) -> Server:
+    """On ports of its own: other tests may run beside this one."""
+    return Server(folder, wants_usual_ports=False)
+
+
 def is_held(folder: Path) -> bool:
     with DiskFiles().lock(folder / "store" / "lock") as is_ours:
         return not is_ours
@@ -60,11 +66,11 @@ def is_held(folder: Path) -> bool:
 @pytest.mark.slow
 def test_a_second_run_leaves_the_cluster_of_the_first_alone(tmp_path: Path) -> None:
     folder = tmp_path / "demo-data"
-    with Server(folder) as first, Client(first.namesrv) as mq:
+    with server_on(folder) as first, Client(first.namesrv) as mq:
         producer = mq.producer()
         producer.send("orders", "kept")
 
-        with pytest.raises(SystemExit) as refused, Server(folder):
+        with pytest.raises(SystemExit) as refused, server_on(folder):
             pass
 
         producer.send("orders", "more")
@@ -75,10 +81,10 @@ def test_a_second_run_leaves_the_cluster_of_the_first_alone(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_run_begins_anew_when_the_one_before_has_ended(tmp_path: Path) -> None:
     folder = tmp_path / "demo-data"
-    with Server(folder):
+    with server_on(folder):
         (folder / "left-over").touch()
 
-    with Server(folder):
+    with server_on(folder):
         assert not (folder / "left-over").exists()
 
 
