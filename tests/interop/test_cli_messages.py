@@ -288,11 +288,16 @@ def test_what_cannot_be_consumed_says_why(cli: Cli, filled: str) -> None:
     mistyped = cli.run("consume", filled, "--template", "{vlaue}")
     senseless = cli.run("consume", filled, "--group", "g", "--queue", "0")
     no_place = cli.run("consume", filled, "--from", "soon")
+    endless = cli.run("consume", filled, "--follow", "--until", "5")
 
     assert (missing.exit_code, missing.error["fact"]) == (3, "no such topic: 'no-such-topic'")
     assert (mistyped.exit_code, senseless.exit_code, no_place.exit_code) == (2, 2, 2)
     assert "no such field: 'vlaue'" in mistyped.stderr
     assert "'soon' is no place in a topic" in no_place.stderr
+    assert (endless.exit_code, endless.stderr) == (
+        2,
+        "error: --follow and --until exclude each other\n  next: give one of them\n",
+    )
 
 
 # --- request

@@ -110,6 +110,16 @@ def test_a_wrong_template_is_told_with_its_option(run: Run) -> None:
     assert result.stderr.startswith("error: invalid value for '--template': no such field: 'valu'")
 
 
+@pytest.mark.parametrize("more", [(), ("--group", "billing", "--ack", "none")])
+def test_what_is_to_go_on_for_ever_has_no_end(run: Run, more: tuple[str, ...]) -> None:
+    result = run("consume", "orders", "--follow", "--until", "1", *more)
+
+    assert told(result) == (
+        2,
+        ["error: --follow and --until exclude each other", "  next: give one of them"],
+    )
+
+
 def test_names_that_cannot_be_are_refused_before_anything_is_done(run: Run) -> None:
     result = run("topic", "create", "fine", "not fine", "--dry-run")
 

@@ -157,6 +157,8 @@ def _wish(
     last = None if end is None else place_of("until", end, now_ms)
     if last is not None and last.end is not None:
         raise Misuse("--until is no offset and no time", "leave it out to read to the end")
+    if last is not None and is_following:
+        raise Misuse("--follow and --until exclude each other", "give one of them")
     if filters["sql"] and not is_joining:
         raise Misuse("--sql needs a group to read with", "name one with --group, or use --tags")
     if filters["sql"] and filters["tags"]:
