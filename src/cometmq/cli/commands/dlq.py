@@ -272,13 +272,13 @@ def _replayed(message: "Message", to: str | None, *, is_sent: bool) -> dict[str,
     ),
 )
 @_group_argument
-@click.option("--move", "way", flag_value="move", help="Move the group behind them; they stay.")
-@click.option("--delete", "way", flag_value="delete", help="Delete the topic with all of them.")
+@click.option("--move", "is_move", is_flag=True, help="Move the group behind them; they stay.")
+@click.option("--delete", "is_delete", is_flag=True, help="Delete the topic with all of them.")
 @destroying
 @cluster_options
 @pass_frame
 def purge_command(
-    frame: Frame, /, group: str, way: str | None, is_dry_run: bool, is_sure: bool
+    frame: Frame, /, group: str, is_move: bool, is_delete: bool, is_dry_run: bool, is_sure: bool
 ) -> None:
     """Be done with the dead letters of GROUP.
 
@@ -288,11 +288,13 @@ def purge_command(
     """
     from cometmq.cli.dead_letters import dead_letters
 
+    if is_move and is_delete:
+        raise Misuse("--move and --delete exclude each other", "give one of them")
     letters = ask(frame, lambda admin: dead_letters(admin, group))
     for out in letters.outages:  # half of a purge would look like a whole one
         reason = f"{out.broker_name}: {out.reason}"
         raise Unreachable(out.address, reason, "nothing was changed; do it again once it is there")
-    way = way or _asked_way(letters)
+    way = "move" if is_move else "delete" if is_delete else _asked_way(letters)
     if not is_dry_run:
         confirm(frame, _at_stake(letters, way), is_sure=is_sure)
         ask(frame, lambda admin: _purge(admin, letters, way))
