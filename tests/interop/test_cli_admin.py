@@ -520,7 +520,12 @@ def test_settings_of_brokers_are_read_and_changed(cluster: Cluster, cli: Cli) ->
     assert len(cli.lines("broker", "config", "get")) > 100
     assert cli.run("broker", "config", "get", "noSuchKey").exit_code == 3
     assert cli.run("broker", "config", "set", "noValue").exit_code == 2
+    assert cli.run("broker", "config", "set", "noSuchKey=1").exit_code == 3
     assert cli.run("broker", "config", "get", "--broker", "nobody").exit_code == 3
+    senseless = cli.run("broker", "config", "set", "fileReservedTime=long")
+    (kept,) = cli.json("broker", "config", "get", "fileReservedTime")
+    assert senseless.exit_code == (1 if cluster.release == OURS else 0)
+    assert kept["value"] == "99"
 
 
 def test_settings_of_name_servers_are_read_and_changed(cluster: Cluster, cli: Cli) -> None:
@@ -535,6 +540,7 @@ def test_settings_of_name_servers_are_read_and_changed(cluster: Cluster, cli: Cl
     assert after == {"key": key, "value": "true", "server": cluster.namesrv}
     assert cli.table("nameserver", "config", "get", key)[1] == [[key, changed["before"]]]
     assert cli.run("nameserver", "config", "get", "noSuchKey").exit_code == 3
+    assert cli.run("nameserver", "config", "set", "noSuchKey=1").exit_code == 3
 
 
 def test_name_servers_keep_values(cli: Cli, topic: str) -> None:

@@ -49,3 +49,28 @@ def test_dead_letters_are_not_moved_and_deleted_at_once(run: Run, ways: tuple[st
         2,
         ["error: --move and --delete exclude each other", "  next: give one of them"],
     )
+
+
+# --- settings of servers
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("server", "key", "meant"),
+    [
+        ("nameserver", "orderMessageEnabled", "orderMessageEnable"),
+        ("broker", "fileReservedTimes", "fileReservedTime"),
+    ],
+)
+def test_a_setting_that_a_server_does_not_have_is_not_changed(
+    run: Run, server: str, key: str, meant: str, more: tuple[str, ...]
+) -> None:
+    before = run(server, "config", "get").stdout
+
+    result = run(server, "config", "set", f"{key}=1", f"{meant}=7", *more)
+
+    assert told(result) == (
+        3,
+        [f"error: no such setting: '{key}'", f"  next: did you mean '{meant}'?"],
+    )
+    assert run(server, "config", "get").stdout == before

@@ -134,7 +134,7 @@ def test_names_that_cannot_be_are_refused_before_anything_is_done(run: Run) -> N
 
 def test_a_servers_refusal_comes_with_a_next_step(run: Run) -> None:
     of_topic = run("topic", "delete", "TBW102", "--yes")
-    of_setting = run("broker", "config", "set", "nosuch=1")
+    of_setting = run("broker", "config", "set", "fileReservedTime=long")
     of_sql = run("consume", "orders", "--group", "sql", "--sql", "a = 1")
 
     advice = [told(one)[1][-1] for one in (of_topic, of_setting, of_sql)]

@@ -88,9 +88,10 @@ def set_command(
 ) -> None:
     """Change settings of brokers while they run.
 
-    Those of all masters of the cluster, or of the one that --broker names. CometMQ's brokers say
-    what waits for a restart, and refuse what they do not know. Apache's accept every key; look with
-    'cometmq broker config get'.
+    Those of all masters of the cluster, or of the one that --broker names; nothing is changed when
+    one of them does not have such a setting. CometMQ's brokers say what waits for a restart.
+    Apache's accept a value that makes no sense and go on with the one of before; look with 'cometmq
+    broker config get'.
     """
     wanted = assignments(changes)
 
@@ -100,6 +101,7 @@ def set_command(
         before = {}
         for place in places:
             config = await admin.brokers.config(place)
+            wanted_values(config.values, tuple(wanted), config.address)  # Apache's accept every key
             before[config.address] = config.values
         if is_dry_run:
             return before, ()

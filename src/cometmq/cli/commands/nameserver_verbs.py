@@ -177,11 +177,16 @@ def get_config_command(frame: Frame, /, keys: tuple[str, ...], server: str | Non
 def set_config_command(
     frame: Frame, /, changes: tuple[str, ...], server: str | None, is_dry_run: bool
 ) -> None:
-    """Change settings of every name server, or of one, while they run."""
+    """Change settings of every name server, or of one, while they run.
+
+    Nothing is changed when one of them does not have such a setting.
+    """
     wanted = assignments(changes)
 
     async def work(admin: "Admin") -> dict[str, dict[str, str]]:
         before = {one.address: one.values for one in await admin.name_servers.config(server)}
+        for address, values in before.items():
+            wanted_values(values, tuple(wanted), address)  # servers themselves accept every key
         if not is_dry_run:
             await admin.name_servers.set_config(wanted, server)
         return before
