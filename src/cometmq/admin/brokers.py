@@ -242,14 +242,17 @@ class Brokers:
         *,
         broker: str | None = None,
         cluster: str | None = None,
+        is_dry_run: bool = False,
     ) -> tuple[ConfigChange, ...]:
         """Change settings of one broker or of all masters of a cluster; returns who took them.
 
-        Apache's brokers accept keys that they do not have, and do nothing. Raises Refused,
-        PartlyDone.
+        With ``is_dry_run`` nothing is changed, and who would be asked is returned. Apache's
+        brokers accept keys that they do not have, and do nothing. Raises Refused, PartlyDone.
         """
         body = java_properties.dumps(changes)
         targets = await self._servers.targets(cluster=cluster, broker=broker)
+        if is_dry_run:
+            return tuple(ConfigChange(place.broker_name, place.address, "") for place in targets)
         code = RequestCode.UPDATE_BROKER_CONFIG
         done = await self._servers.change(
             f"changing {', '.join(changes)}",

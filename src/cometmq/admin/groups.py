@@ -295,12 +295,13 @@ class Groups:
         cluster: str | None = None,
         keep_offsets: bool = False,
         keep_topics: bool = False,
+        is_dry_run: bool = False,
     ) -> tuple[str, ...]:
         """Delete a group with its offsets and its topics for retries and dead letters.
 
-        Returns the brokers that had something of it, so what was partly done can be done again.
-        Raises NotFound, PartlyDone, and Unreachable, before anything is changed, when a broker
-        that might have the group does not answer.
+        Returns the brokers that had something of it, so what was partly done can be done again;
+        with ``is_dry_run`` they still have it. Raises NotFound, PartlyDone, and Unreachable, before
+        anything is changed, when a broker that might have the group does not answer.
         """
         masters = await self._targets(cluster, None)
         survey = await self._survey(group, masters)
@@ -312,6 +313,8 @@ class Groups:
         had = [master.broker_name for master in masters if master.broker_name in names]
         if not had:
             raise NotFound("group", group)
+        if is_dry_run:
+            return tuple(had)
         await self._delete(group, holders, keep_offsets=keep_offsets)
         for topic in topics:
             await self._topics.remove(topic, masters, cluster=cluster)

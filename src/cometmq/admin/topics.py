@@ -224,10 +224,12 @@ class Topics:
         cluster: str | None = None,
         broker: str | None = None,
         is_new: bool = True,
+        is_dry_run: bool = False,
     ) -> tuple[TopicOnBroker, ...]:
         """Make a topic on all masters of a cluster, or on one broker; clients find it at once.
 
-        ``is_new=False`` also takes a topic that is there and gives it these settings. Raises
+        ``is_new=False`` also takes a topic that is there and gives it these settings. With
+        ``is_dry_run`` nothing is changed and what would be there is returned. Raises
         AlreadyExists, Refused (a bad name, say), PartlyDone, and Unreachable, before anything is
         changed, when a broker does not answer.
         """
@@ -249,7 +251,8 @@ class Topics:
             is_ordered,
             dict(attributes or {}),
         )
-        return await self._put([(target, config) for target in targets], attributes or {})
+        wanted = [(target, config) for target in targets]
+        return await self._put(wanted, attributes or {}, is_dry_run=is_dry_run)
 
     async def update(
         self,
@@ -264,12 +267,15 @@ class Topics:
         attributes: Mapping[str, str | None] | None = None,
         cluster: str | None = None,
         broker: str | None = None,
+        is_dry_run: bool = False,
     ) -> tuple[TopicOnBroker, ...]:
         """Change what is named here and nothing else, on all its brokers or some.
 
         An attribute that is None is removed. A topic that is not to be ordered any more stays so
-        on brokers for as long as it is ordered on others. Raises NotFound, Refused, PartlyDone,
-        and Unreachable, before anything is changed, when one of the brokers does not answer.
+        on brokers for as long as it is ordered on others. With ``is_dry_run`` nothing is changed
+        and what would be there is returned, attributes as they are. Raises NotFound, Refused,
+        PartlyDone, and Unreachable, before anything is changed, when one of the brokers does not
+        answer.
         """
         asked: dict[str, object] = {
             "read_queue_nums": read_queues,
@@ -295,19 +301,21 @@ class Topics:
         if not chosen:
             raise NotFound("topic", topic, f"it is not on {broker or cluster}")
         await self._require_attributes([place for place, _ in chosen], attributes)
-        if is_ordered is False:
+        if is_ordered is False and not is_dry_run:
             # First, or brokers would take it from the name servers when they tell of the change.
             names = {place.broker_name for place, _ in chosen}
             is_everywhere = cluster is None and broker is None
             await end_order(self._name_servers, topic, None if is_everywhere else names)
-        return await self._put(chosen, attributes or {})
+        return await self._put(chosen, attributes or {}, is_dry_run=is_dry_run)
 
-    async def delete(self, topic: str, *, cluster: str | None = None) -> tuple[str, ...]:
+    async def delete(
+        self, topic: str, *, cluster: str | None = None, is_dry_run: bool = False
+    ) -> tuple[str, ...]:
         """Delete a topic with its messages, on all its brokers or in one cluster.
 
-        Returns the brokers that had it. What was partly done can be done again. Raises NotFound,
-        PartlyDone, and Unreachable, before anything is changed, when one of its brokers does not
-        answer.
+        Returns the brokers that had it; with ``is_dry_run`` they still have. What was partly done
+        can be done again. Raises NotFound, PartlyDone, and Unreachable, before anything is
+        changed, when one of its brokers does not answer.
         """
         fleet = await self._servers.fleet()
         names = await self._servers.holders(topic)
@@ -316,7 +324,8 @@ class Topics:
             where = f"no broker of {cluster or 'any cluster'} has it"
             raise NotFound("topic", topic, where if names else "")
         await self._servers.require_there(masters)
-        await self.remove(topic, masters, cluster=cluster)
+        if not is_dry_run:
+            await self.remove(topic, masters, cluster=cluster)
         return tuple(broker.broker_name for broker in masters)
 
     async def remove(
@@ -397,10 +406,14 @@ class Topics:
         self,
         wanted: Sequence[tuple[BrokerAddress, TopicConfig]],
         attributes: Mapping[str, str | None],
+        *,
+        is_dry_run: bool,
     ) -> tuple[TopicOnBroker, ...]:
         topic = wanted[0][1].topic_name
         configs = {place.address: config for place, config in wanted}
         places = [place for place, _ in wanted]
+        if is_dry_run:
+            return tuple(_on_broker(place, config) for place, config in wanted)
 
         async def put(broker: BrokerAddress) -> None:
             header = _header(configs[broker.address], attributes)

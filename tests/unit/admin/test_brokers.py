@@ -200,6 +200,14 @@ async def test_settings_are_read_from_one_broker_and_changed_on_some() -> None:
     assert java_properties.loads(asked[0].body) == {"flushDiskType": "SYNC_FLUSH"}
 
 
+async def test_whose_settings_would_be_changed_is_told_without_asking_them() -> None:
+    cluster = FakeCluster()
+
+    planned = await cluster.admin.brokers.set_config({"a": "1"}, is_dry_run=True)
+
+    assert planned == (ConfigChange("broker-a", BROKER_A), ConfigChange("broker-b", BROKER_B))
+
+
 async def test_brokers_tidy_up_when_told() -> None:
     cluster = FakeCluster()
     codes = (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.DELETE_EXPIRED_COMMITLOG)

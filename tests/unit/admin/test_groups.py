@@ -199,6 +199,12 @@ async def test_a_group_goes_with_its_offsets_and_topics() -> None:
     assert sorted(set(topics)) == ["%DLQ%billing", "%RETRY%billing"]
 
 
+async def test_what_would_be_deleted_of_a_group_is_looked_up_only() -> None:
+    cluster = group_cluster()  # that nobody said how changes are answered
+
+    assert await cluster.admin.groups.delete("billing", is_dry_run=True) == ("broker-a", "broker-b")
+
+
 async def test_a_group_may_leave_its_offsets_and_topics_behind() -> None:
     cluster = group_cluster()
     cluster.on(RequestCode.DELETE_SUBSCRIPTIONGROUP, Answer())

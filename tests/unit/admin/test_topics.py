@@ -341,6 +341,21 @@ async def test_a_topic_that_is_not_there_cannot_be_deleted() -> None:
         await described_cluster().admin.topics.delete("other")
 
 
+async def test_a_dry_run_says_what_would_be_there_and_changes_nothing() -> None:
+    cluster = described_cluster()  # that nobody said how changes are answered
+    topics = cluster.admin.topics
+
+    created = await topics.create("new", queues=3, broker="broker-a", is_dry_run=True)
+    updated = await topics.update("orders", perm=4, is_dry_run=True)
+    deleted = await topics.delete("orders", is_dry_run=True)
+    with pytest.raises(AlreadyExists):
+        await topics.create("orders", is_dry_run=True)
+
+    assert [(on.broker_name, on.read_queues) for on in created] == [("broker-a", 3)]
+    assert [(on.perm, on.read_queues) for on in updated] == [(4, 2), (4, 2)]
+    assert deleted == ("broker-a", "broker-b")
+
+
 async def test_the_order_of_a_topic_stays_while_another_cluster_has_it() -> None:
     cluster = described_cluster()
     east, west = broker_datas("ab")

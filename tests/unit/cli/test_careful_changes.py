@@ -1,5 +1,6 @@
 """Commands that change a cluster do what they say, or say why not, before anything is changed."""
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,14 +21,18 @@ def cluster() -> Iterator[BlockingCluster]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def run(cluster: BlockingCluster) -> Run:
-    """Runs commands on a cluster with a topic of two messages and a group at its end."""
-
+def runner(cluster: BlockingCluster) -> Run:
     def run(*arguments: str) -> Result:
         environment = {"NAMESRV_ADDR": cluster.namesrv, "COMETMQ_CONTEXT": ""}
         return CliRunner().invoke(app, arguments, env=environment)
 
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(cluster: BlockingCluster) -> Run:
+    """Runs commands on a cluster with a topic of two messages and a group at its end."""
+    run = runner(cluster)
     cluster.create_topic("orders", queues=2)
     assert run("produce", "orders", "one", "two").exit_code == 0
     assert run("consume", "orders", "--group", "billing", "--count", "2").exit_code == 0
@@ -74,3 +79,86 @@ def test_a_setting_that_a_server_does_not_have_is_not_changed(
         [f"error: no such setting: '{key}'", f"  next: did you mean '{meant}'?"],
     )
     assert run(server, "config", "get").stdout == before
+
+
+# --- dry runs
+
+
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        (1, ("topic", "create", "new", "orders")),
+        (3, ("topic", "create", "new", "--broker", "nosuch")),
+        (3, ("topic", "create", "new", "--cluster", "nosuch")),
+        (3, ("topic", "edit", "orders", "--perm", "r", "--broker", "nosuch")),
+        (3, ("topic", "edit", "nosuch", "--perm", "r")),
+        (3, ("topic", "delete", "orders", "--cluster", "nosuch")),
+        (3, ("topic", "delete", "orders", "--cluster", "nosuch", "--if-exists")),
+        (3, ("group", "delete", "billing", "--cluster", "nosuch")),
+        (3, ("group", "delete", "billing", "--cluster", "nosuch", "--if-exists")),
+        (3, ("broker", "config", "set", "fileReservedTime=9", "--broker", "nosuch")),
+        (3, ("broker", "config", "set", "fileReservedTime=9", "--cluster", "nosuch")),
+        (4, ("topic", "create", "new", "--namesrv", "127.0.0.1:1")),
+        (4, ("broker", "config", "set", "fileReservedTime=9", "--namesrv", "127.0.0.1:1")),
+    ],
+)
+def test_a_dry_run_fails_where_the_real_one_would(
+    run: Run, code: int, command: tuple[str, ...]
+) -> None:
+    real = ("--yes",) if "delete" in command else ()
+
+    planned = run(*command, "--dry-run")
+    done = run(*command, *real)
+    run("topic", "delete", "new", "--yes", "--if-exists")
+
+    assert planned.exit_code == code
+    assert planned.stdout == ""
+    assert told(planned) == told(done)
+
+
+def test_a_dry_run_changes_nothing(run: Run) -> None:
+    before = run("topic", "create", "orders", "--if-missing", "-o", "json").stdout
+
+    created = run("topic", "create", "new", "--dry-run", "-o", "json")
+    kept = run("topic", "create", "orders", "--if-missing", "--dry-run")
+    edited = run("topic", "edit", "orders", "--perm", "r", "--dry-run", "-o", "json")
+    of_topic = run("topic", "delete", "orders", "--dry-run", "-o", "json")
+    of_group = run("group", "delete", "billing", "--dry-run", "-o", "json")
+
+    assert json.loads(created.stdout)["settings"]["read_queues"] == 8
+    assert kept.exit_code == 0
+    assert json.loads(edited.stdout)["settings"] == {"perm": "r"}
+    assert json.loads(of_topic.stdout) == [
+        {
+            "topic": "orders",
+            "messages": 2,
+            "groups": ["billing"],
+            "brokers": ["broker-0"],
+            "is_deleted": False,
+        }
+    ]
+    (group,) = json.loads(of_group.stdout)
+    assert (group["lag"], group["brokers"], group["is_deleted"]) == (0, ["broker-0"], False)
+    assert run("topic", "create", "orders", "--if-missing", "-o", "json").stdout == before
+    assert "billing" in run("group", "ls").stdout
+    assert run("topic", "describe", "new").exit_code == 3
+
+
+def test_what_would_be_lost_in_one_cluster_is_told_without_the_other() -> None:
+    with LocalCluster(brokers=2) as cluster:
+        cluster.brokers[1].restart({"brokerClusterName": "west"})
+        run = runner(cluster)
+        for place, values in (("DefaultCluster", ["1", "2", "3"]), ("west", ["4"])):
+            made = run("topic", "create", "orders", "--queues", "1", "--cluster", place)
+            assert made.exit_code == 0
+            name = "broker-0" if place == "DefaultCluster" else "broker-1"
+            assert run("produce", "orders", *values, "--queue", f"{name}/0").exit_code == 0
+        assert run("consume", "orders", "--group", "billing", "--count", "4").exit_code == 0
+        assert run("group", "reset", "billing", "--to-earliest", "--yes").exit_code == 0
+
+        topic = run("topic", "delete", "orders", "--cluster", "west", "--dry-run", "-o", "json")
+        group = run("group", "delete", "billing", "--cluster", "west", "--dry-run", "-o", "json")
+
+        (of_topic,), (of_group,) = json.loads(topic.stdout), json.loads(group.stdout)
+        assert (of_topic["messages"], of_topic["brokers"]) == (1, ["broker-1"])
+        assert (of_group["lag"], of_group["brokers"]) == (1, ["broker-1"])

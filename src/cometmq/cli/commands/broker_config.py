@@ -1,7 +1,7 @@
 """``cometmq broker config``: the settings of brokers that run."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -96,16 +96,15 @@ def set_command(
     wanted = assignments(changes)
 
     async def work(admin: "Admin") -> "tuple[dict[str, dict[str, str]], Sequence[ConfigChange]]":
-        brokers = await admin.brokers.list(cluster=cluster)
-        places = [broker] if broker else [one.address for one in brokers if one.is_master]
+        where: dict[str, Any] = {"broker": broker, "cluster": cluster}
         before = {}
-        for place in places:
-            config = await admin.brokers.config(place)
+        for place in await admin.brokers.set_config(wanted, **where, is_dry_run=True):
+            config = await admin.brokers.config(place.address)
             wanted_values(config.values, tuple(wanted), config.address)  # Apache's accept every key
             before[config.address] = config.values
         if is_dry_run:
             return before, ()
-        return before, await admin.brokers.set_config(wanted, broker=broker, cluster=cluster)
+        return before, await admin.brokers.set_config(wanted, **where)
 
     before, done = ask(frame, work)
     remarks = {change.address: change.remark for change in done}

@@ -185,7 +185,12 @@ def delete_command(
     Their retries and dead letters go, too. A group with members that are connected comes back with
     their next heartbeat.
     """
-    found = ask(frame, lambda admin: _lost(admin, groups, if_exists))
+    where: dict[str, Any] = {
+        "cluster": cluster,
+        "keep_offsets": keep_offsets,
+        "keep_topics": keep_topics,
+    }
+    found = ask(frame, lambda admin: _lost(admin, groups, where, if_exists))
     if found and not is_dry_run:
         for row in found:
             frame.note(
@@ -197,14 +202,7 @@ def delete_command(
 
         async def delete(admin: "Admin") -> None:
             for row in found:
-                row["brokers"] = list(
-                    await admin.groups.delete(
-                        row["group"],
-                        cluster=cluster,
-                        keep_offsets=keep_offsets,
-                        keep_topics=keep_topics,
-                    )
-                )
+                row["brokers"] = list(await admin.groups.delete(row["group"], **where))
 
         ask(frame, delete)
     elif not found:
@@ -217,26 +215,34 @@ def delete_command(
         frame.show_rows(rows, columns=columns)
 
 
-async def _lost(admin: "Admin", groups: Sequence[str], if_exists: bool) -> list[dict[str, Any]]:
+async def _lost(
+    admin: "Admin", groups: Sequence[str], where: dict[str, Any], if_exists: bool
+) -> list[dict[str, Any]]:
+    """What deleting these groups would take away."""
     found = []
     for group in groups:
         try:
             known = await admin.groups.describe(group)
-        except NotFound:
-            if if_exists:
+            names = await admin.groups.delete(group, **where, is_dry_run=True)
+        except NotFound as error:
+            if if_exists and error.kind == "group":
                 continue
             raise
         try:
-            dead = (await admin.topics.stats(f"%DLQ%{group}")).message_count
+            letters = (await admin.topics.stats(f"%DLQ%{group}")).queues
         except NotFound:
-            dead = 0
+            letters = ()
         found.append(
             {
                 "group": group,
-                "members": len(known.membership.members),
-                "lag": known.lag.lag,
-                "dead_letters": dead,
-                "brokers": [broker.broker_name for broker in known.brokers],
+                "members": sum(
+                    not set(names).isdisjoint(one.brokers) for one in known.membership.members
+                ),
+                "lag": sum(one.lag for one in known.lag.queues if one.broker_name in names),
+                "dead_letters": sum(
+                    one.message_count for one in letters if one.broker_name in names
+                ),
+                "brokers": sorted(names),
             }
         )
     return found

@@ -105,18 +105,21 @@ def create_command(
         "cluster": cluster,
         "broker": broker,
     }
-    if is_dry_run:
-        _show_plan(frame, "create", topics, settings)
-        return
 
     async def work(admin: "Admin") -> "list[tuple[str, TopicOnBroker]]":
         return [
             (topic, place)
             for topic in topics
-            for place in await _create(admin, topic, if_missing, settings)
+            for place in await _create(
+                admin, topic, if_missing, {**settings, "is_dry_run": is_dry_run}
+            )
         ]
 
-    _show_brokers(frame, ask(frame, work))
+    done = ask(frame, work)
+    if is_dry_run:
+        _show_plan(frame, "create", topics, settings)
+    else:
+        _show_brokers(frame, done)
 
 
 async def _create(
@@ -191,9 +194,9 @@ def edit_command(
         before = await admin.topics.configs(topic)
         if has_flags:
             changes["sys_flag"] = flags_after(before[0].sys_flag if before else 0, given)
-        if is_dry_run:
-            return []
-        places = await admin.topics.update(topic, cluster=cluster, broker=broker, **changes)
+        places = await admin.topics.update(
+            topic, cluster=cluster, broker=broker, is_dry_run=is_dry_run, **changes
+        )
         return [(topic, place) for place in places]
 
     done = ask(frame, work)
@@ -234,7 +237,7 @@ def delete_command(
 
     Asks before it does so, unless --yes is given. Offsets of groups for the topic are forgotten.
     """
-    found = ask(frame, lambda admin: _lost(admin, topics, if_exists))
+    found = ask(frame, lambda admin: _lost(admin, topics, cluster, if_exists))
     if found and not is_dry_run:
         if not is_sure:
             for row in found:
@@ -264,22 +267,29 @@ def _counted(messages: int) -> str:
     return f"{messages} message{'' if messages == 1 else 's'}"
 
 
-async def _lost(admin: "Admin", topics: Sequence[str], if_exists: bool) -> list[dict[str, Any]]:
+async def _lost(
+    admin: "Admin", topics: Sequence[str], cluster: str | None, if_exists: bool
+) -> list[dict[str, Any]]:
     """What deleting these topics would take away."""
     found = []
     for topic in topics:
         try:
-            stats, groups = await admin.topics.stats(topic), await admin.topics.groups(topic)
-        except NotFound:
-            if if_exists:
+            names = await admin.topics.delete(topic, cluster=cluster, is_dry_run=True)
+            stats = await admin.topics.stats(topic)
+        except NotFound as error:
+            if if_exists and error.kind == "topic":
                 continue
             raise
+        known = await admin.brokers.list(cluster=cluster)
+        masters = [one for one in known if one.is_master and one.broker_name in names]
+        readers = (await admin.topics.groups_on(masters, topic)).whole()
+        queues = [queue for queue in stats.queues if queue.broker_name in names]
         found.append(
             {
                 "topic": topic,
-                "messages": stats.message_count,
-                "groups": list(groups),
-                "brokers": sorted({queue.broker_name for queue in stats.queues}),
+                "messages": sum(queue.message_count for queue in queues),
+                "groups": sorted({group for _, groups in readers for group in groups}),
+                "brokers": sorted(names),
             }
         )
     return found
