@@ -520,8 +520,8 @@ def test_a_timer_is_counted_and_taken_back(cli: Cli, filled: str) -> None:
         return sum(row["pending"] for row in rows if row["kind"] == "timer")
 
     wait_until(lambda: timers() >= 1, "the timer is counted")
-    cancelled = cli.json("delay", "cancel", sent["recall_handle"])
-    table = cli.lines("delay", "cancel", sent["recall_handle"], "--topic", filled)
+    cancelled = cli.json("delay", "cancel", sent["recall_handle"], "--yes")
+    table = cli.lines("delay", "cancel", sent["recall_handle"], "--topic", filled, "--yes")
 
     assert list(cancelled) == ["message_id", "topic", "broker_name", "due", "cancelled"]
     assert (cancelled["message_id"], cancelled["topic"]) == (sent["message_id"], filled)
@@ -535,7 +535,7 @@ def test_a_broker_without_recall_says_so(cli: Cli, cluster: Cluster, filled: str
     code = RequestCode.UPDATE_BROKER_CONFIG
     asking.ask_well(cluster.broker.address, code, None, b"recallMessageEnable=false")
     try:
-        ran = cli.run("delay", "cancel", handle, "-o", "json")
+        ran = cli.run("delay", "cancel", handle, "--yes", "-o", "json")
     finally:
         asking.ask_well(cluster.broker.address, code, None, b"recallMessageEnable=true")
 

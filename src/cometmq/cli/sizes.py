@@ -30,6 +30,11 @@ def human_rate(count: float | None) -> str:
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
+def counted_messages(count: int) -> str:
+    """``1 message``, ``12 messages``."""
+    return f"{count} message{'' if count == 1 else 's'}"
+
+
 def brief_path(path: Path) -> str:
     """A path below the home directory as shells take it, with a tilde; others as they are."""
     with suppress(ValueError, RuntimeError):  # it is not below it; there is none

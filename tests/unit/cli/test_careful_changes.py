@@ -162,3 +162,42 @@ def test_what_would_be_lost_in_one_cluster_is_told_without_the_other() -> None:
         (of_topic,), (of_group,) = json.loads(topic.stdout), json.loads(group.stdout)
         assert (of_topic["messages"], of_topic["brokers"]) == (1, ["broker-1"])
         assert (of_group["lag"], of_group["brokers"]) == (1, ["broker-1"])
+
+
+# --- queues that consumers read from
+
+
+@pytest.fixture
+def spread(run: Run, cluster: BlockingCluster) -> str:
+    """A topic with three messages in the second of its two queues."""
+    run("topic", "delete", "spread", "--yes", "--if-exists")
+    cluster.create_topic("spread", queues=2)
+    assert run("produce", "spread", "a", "b", "c", "--queue", "1").exit_code == 0
+    return "spread"
+
+
+def test_messages_do_not_get_out_of_reach_without_a_question(run: Run, spread: str) -> None:
+    refused = run("topic", "edit", spread, "--read-queues", "1")
+    planned = run("topic", "edit", spread, "--read-queues", "1", "--dry-run")
+    still = run("consume", spread, "--template", "{value}")
+    done = run("topic", "edit", spread, "--read-queues", "1", "--yes")
+    after = run("consume", spread, "--template", "{value}")
+
+    stake = "topic 'spread' has 3 messages in queues that nobody would read from any more"
+    what = "take queues with 3 messages away from readers"
+    doubt = f"error: not sure whether to {what}: nobody is here to ask"
+    assert told(refused) == (2, [stake, doubt, "  next: add --yes to do it"])
+    assert told(planned) == (0, [stake])
+    assert still.stdout == "a\nb\nc\n"
+    assert (done.exit_code, after.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "change", [("--write-queues", "1"), ("--read-queues", "4"), ("--queues", "2"), ("--perm", "r")]
+)
+def test_what_takes_no_message_from_readers_needs_no_question(
+    run: Run, spread: str, change: tuple[str, ...]
+) -> None:
+    result = run("topic", "edit", spread, *change)
+
+    assert told(result) == (0, [])

@@ -72,10 +72,10 @@ _SECRET = ["SECRET", "KEY", "FILE"]
 def test_a_context_that_is_deleted_is_gone() -> None:
     found("set", "a", "--namesrv", "a:1")
 
-    assert found("delete", "a")["is_deleted"]
+    assert found("delete", "a", "--yes")["is_deleted"]
     assert found("ls") == []
     assert run("ls").stderr.startswith("there is no context; ")
-    assert run("delete", "a").exit_code == 3
+    assert run("delete", "a", "--yes").exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,18 @@ def test_a_context_has_a_name_and_requests_have_time(tmp_path: Path) -> None:
     assert blank.stderr.startswith("error: the name of the context is blank\n")
     assert hasty.stderr.startswith("error: invalid value for '--timeout': '0' is less than 1ms\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_context_is_not_forgotten_by_mistake() -> None:
+    found("set", "a", "--namesrv", "a:1")
+
+    refused = run("delete", "a")
+    planned = found("delete", "a", "--dry-run")
+
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "error: not sure whether to forget context 'a' of 'a:1': nobody is here to ask\n"
+        "  next: add --yes to do it\n"
+    )
+    assert planned["is_deleted"] is False
+    assert [row["name"] for row in found("ls")] == ["a"]

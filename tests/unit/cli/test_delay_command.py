@@ -1,9 +1,12 @@
+import json
+
 import pytest
 from click.testing import CliRunner
 
 from cometmq.admin.topics import QueueStats
 from cometmq.cli.app import app
 from cometmq.cli.commands.delay import explained_refusal, pending_levels
+from cometmq.codec.recall_handle import RecallHandle, encode
 from cometmq.errors import Refused, Unsupported
 
 
@@ -58,3 +61,17 @@ def test_what_is_no_handle_is_refused_before_anybody_is_asked() -> None:
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "recall handle" in result.stderr
+
+
+def test_nobody_is_asked_to_take_back_a_message_by_mistake() -> None:
+    handle = encode(RecallHandle("orders", "broker-a", 1_800_000_000_000, "0A01"))
+    command = ["delay", "cancel", handle, "--namesrv", "127.0.0.1:1"]
+
+    refused = CliRunner().invoke(app, command)
+    planned = CliRunner().invoke(app, [*command, "--dry-run", "-o", "json"])
+
+    assert refused.exit_code == 2
+    assert "not sure whether to take back message '0A01' of topic 'orders'" in refused.stderr
+    assert planned.exit_code == 0
+    told = json.loads(planned.stdout)
+    assert (told["message_id"], told["cancelled"]) == ("0A01", False)

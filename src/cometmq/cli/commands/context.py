@@ -7,6 +7,7 @@ import click
 
 from cometmq.cli.command import Command, Example, Group
 from cometmq.cli.completion import complete_contexts
+from cometmq.cli.confirm import confirm, destroying
 from cometmq.cli.connection import cluster_options, target_of
 from cometmq.cli.contexts import (
     ContextEntry,
@@ -133,18 +134,22 @@ def show_command(frame: Frame) -> None:
     examples=(
         Example(
             "Forget it",
-            "cometmq context set old --namesrv 127.0.0.1:9876 && cometmq context delete old",
+            "cometmq context set old --namesrv 127.0.0.1:9876 && cometmq context delete old --yes",
         ),
     ),
 )
 @click.argument("name", shell_complete=complete_contexts)
+@destroying
 @pass_frame
-def delete_command(frame: Frame, /, name: str) -> None:
+def delete_command(frame: Frame, /, name: str, is_dry_run: bool, is_sure: bool) -> None:
     """Forget the context NAME; the cluster is not touched."""
     contexts = _read(frame)
     record = _record(contexts, name)
-    write_contexts(contexts_path(frame.environment), contexts.without(name))
-    _show(frame, {**record, "is_deleted": True})
+    if not is_dry_run:
+        place = f" of '{record['namesrv']}'" if record["namesrv"] else ""
+        confirm(frame, f"forget context '{name}'{place}", is_sure=is_sure)
+        write_contexts(contexts_path(frame.environment), contexts.without(name))
+    _show(frame, {**record, "is_deleted": not is_dry_run})
 
 
 def _read(frame: Frame) -> Contexts:

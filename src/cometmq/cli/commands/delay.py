@@ -7,6 +7,7 @@ import click
 from cometmq.cli.client_run import with_client
 from cometmq.cli.command import Example, Group
 from cometmq.cli.completion import complete_brokers
+from cometmq.cli.confirm import confirm, destroying
 from cometmq.cli.connection import ask, cluster_options
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.times import iso_time
@@ -111,7 +112,7 @@ async def _timers(admin: "Admin", broker: str, values: dict[str, str]) -> list[d
     examples=(
         Example(
             "Take back what is not delivered yet",
-            "cometmq delay cancel $(cometmq produce orders later --delay 1h -o json"
+            "cometmq delay cancel --yes $(cometmq produce orders later --delay 1h -o json"
             """ | sed 's/.*"recall_handle": "//; s/".*//')""",
             needs_cluster=True,
         ),
@@ -121,9 +122,12 @@ async def _timers(admin: "Admin", broker: str, values: dict[str, str]) -> list[d
 @click.option(
     "--topic", metavar="TOPIC", help="The topic it was sent to.  [default: in the handle]"
 )
+@destroying
 @cluster_options
 @pass_frame
-def cancel_command(frame: Frame, /, handle: str, topic: str | None) -> None:
+def cancel_command(
+    frame: Frame, /, handle: str, topic: str | None, is_dry_run: bool, is_sure: bool
+) -> None:
     """Take back a message before it is delivered.
 
     RECALL_HANDLE is what 'cometmq produce' printed for it (recall_handle of -o json), or
@@ -138,14 +142,19 @@ def cancel_command(frame: Frame, /, handle: str, topic: str | None) -> None:
     except RemoteProtocolError as error:
         advice = "pass the recall_handle that 'cometmq produce --delay … -o json' prints"
         raise InvalidArgument("handle", error.fact, advice) from error
-    message_id = with_client(frame, lambda mq, _: _recall(mq, topic or told.topic, handle))
+    place, due = topic or told.topic, iso_time(told.timestamp_ms)
+    message_id = told.unique_key
+    if not is_dry_run:
+        what = f"take back message '{message_id}' of topic '{place}', due {due}"
+        confirm(frame, what, is_sure=is_sure)
+        message_id = with_client(frame, lambda mq, _: _recall(mq, place, handle))
     frame.show_record(
         {
             "message_id": message_id,
             "topic": told.topic,
             "broker_name": told.broker_name,
-            "due": iso_time(told.timestamp_ms),
-            "cancelled": True,
+            "due": due,
+            "cancelled": not is_dry_run,
         }
     )
 

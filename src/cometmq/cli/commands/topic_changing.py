@@ -1,4 +1,4 @@
-"""``cometmq topic create``, ``edit`` and ``delete``."""
+"""``cometmq topic create`` and ``edit``."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +12,7 @@ from cometmq.cli.confirm import confirm, destroying, dry_run_option
 from cometmq.cli.connection import ask, cluster_options
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.problems import Misuse
+from cometmq.cli.sizes import counted_messages
 from cometmq.cli.topic_settings import (
     QUEUES_MAX,
     changes_of,
@@ -20,7 +21,7 @@ from cometmq.cli.topic_settings import (
     settings_options,
 )
 from cometmq.client.core.checks import check_topic
-from cometmq.errors import AlreadyExists, NotFound
+from cometmq.errors import AlreadyExists
 
 if TYPE_CHECKING:
     from cometmq.admin import Admin
@@ -160,7 +161,7 @@ async def _create(
     "--remove-attribute", "removed", multiple=True, metavar="KEY", help="An attribute to remove."
 )
 @_place_options
-@dry_run_option
+@destroying
 @cluster_options
 @pass_frame
 def edit_command(
@@ -172,13 +173,14 @@ def edit_command(
     cluster: str | None,
     broker: str | None,
     is_dry_run: bool,
+    is_sure: bool,
     **given: Any,
 ) -> None:
     """Change settings of a topic.
 
     What is named is changed and nothing else, on all brokers that have it or on some. To have fewer
     queues without losing messages, lower --write-queues first, and --read-queues when consumers are
-    through with the rest.
+    through with the rest: it asks before messages get out of reach, unless --yes is given.
     """
     changes = changes_of(given)
     if queues is not None:
@@ -190,109 +192,48 @@ def edit_command(
     if not changes and not has_flags:
         raise Misuse(f"nothing is to be changed of topic '{topic}'", "name a setting, see --help")
 
-    async def work(admin: "Admin") -> "list[tuple[str, TopicOnBroker]]":
+    where: dict[str, Any] = {"cluster": cluster, "broker": broker}
+
+    async def plan(admin: "Admin") -> int:
         before = await admin.topics.configs(topic)
         if has_flags:
             changes["sys_flag"] = flags_after(before[0].sys_flag if before else 0, given)
-        places = await admin.topics.update(
-            topic, cluster=cluster, broker=broker, is_dry_run=is_dry_run, **changes
-        )
-        return [(topic, place) for place in places]
+        after = await admin.topics.update(topic, **where, **changes, is_dry_run=True)
+        return await _out_of_reach(admin, topic, before, after)
 
-    done = ask(frame, work)
+    lost = ask(frame, plan)
+    if lost and not is_sure:
+        fact = f"topic '{topic}' has {counted_messages(lost)} in queues"
+        frame.note(f"{fact} that nobody would read from any more")
     if is_dry_run:
-        _show_plan(frame, "edit", [topic], {**changes, "cluster": cluster, "broker": broker})
-    else:
-        _show_brokers(frame, done)
+        _show_plan(frame, "edit", [topic], {**changes, **where})
+        return
+    if lost:
+        what = f"take queues with {counted_messages(lost)} away from readers"
+        confirm(frame, what, is_sure=is_sure)
+    done = ask(frame, lambda admin: admin.topics.update(topic, **where, **changes))
+    _show_brokers(frame, [(topic, place) for place in done])
 
 
-@click.command(
-    "delete",
-    cls=Command,
-    examples=(
-        Example("What would be lost?", "cometmq topic delete orders --dry-run", needs_cluster=True),
-        Example(
-            "In a script", "cometmq topic delete refunds --yes --if-exists", needs_cluster=True
-        ),
-    ),
-)
-@click.argument(
-    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
-)
-@click.option("--cluster", metavar="NAME", help="Only in this cluster.")
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
-@destroying
-@cluster_options
-@pass_frame
-def delete_command(
-    frame: Frame,
-    /,
-    topics: tuple[str, ...],
-    cluster: str | None,
-    if_exists: bool,
-    is_dry_run: bool,
-    is_sure: bool,
-) -> None:
-    """Delete topics with their messages.
-
-    Asks before it does so, unless --yes is given. Offsets of groups for the topic are forgotten.
-    """
-    found = ask(frame, lambda admin: _lost(admin, topics, cluster, if_exists))
-    if found and not is_dry_run:
-        if not is_sure:
-            for row in found:
-                readers = f"; groups: {', '.join(row['groups'])}" if row["groups"] else ""
-                frame.note(f"topic '{row['topic']}' has {_counted(row['messages'])}{readers}")
-        names = ", ".join(f"'{row['topic']}'" for row in found)
-        confirm(frame, f"delete topic {names} with all messages", is_sure=is_sure)
-
-        async def work(admin: "Admin") -> None:
-            for row in found:
-                row["brokers"] = list(await admin.topics.delete(row["topic"], cluster=cluster))
-
-        ask(frame, work)
-    elif not found:
-        frame.note("there is no such topic: nothing was to be deleted")
-    rows = [{**row, "is_deleted": not is_dry_run} for row in found]
-    if rows or frame.is_for_programs:
-        columns = ("topic", "messages", "groups", "brokers", "is_deleted")
-        shown = [
-            {**row, "groups": " ".join(row["groups"]), "brokers": " ".join(row["brokers"])}
-            for row in rows
-        ]
-        frame.show_rows(rows if frame.is_for_programs else shown, columns=columns)
-
-
-def _counted(messages: int) -> str:
-    return f"{messages} message{'' if messages == 1 else 's'}"
-
-
-async def _lost(
-    admin: "Admin", topics: Sequence[str], cluster: str | None, if_exists: bool
-) -> list[dict[str, Any]]:
-    """What deleting these topics would take away."""
-    found = []
-    for topic in topics:
-        try:
-            names = await admin.topics.delete(topic, cluster=cluster, is_dry_run=True)
-            stats = await admin.topics.stats(topic)
-        except NotFound as error:
-            if if_exists and error.kind == "topic":
-                continue
-            raise
-        known = await admin.brokers.list(cluster=cluster)
-        masters = [one for one in known if one.is_master and one.broker_name in names]
-        readers = (await admin.topics.groups_on(masters, topic)).whole()
-        queues = [queue for queue in stats.queues if queue.broker_name in names]
-        found.append(
-            {
-                "topic": topic,
-                "messages": sum(queue.message_count for queue in queues),
-                "groups": sorted({group for _, groups in readers for group in groups}),
-                "brokers": sorted(names),
-            }
-        )
-    return found
+async def _out_of_reach(
+    admin: "Admin",
+    topic: str,
+    before: "Sequence[TopicOnBroker]",
+    after: "Sequence[TopicOnBroker]",
+) -> int:
+    """How many messages lie in queues that are read from before and not after."""
+    read = {place.broker_name: place.read_queues for place in before}
+    fewer = {
+        place.broker_name: range(place.read_queues, read.get(place.broker_name, 0))
+        for place in after
+    }
+    if not any(fewer.values()):
+        return 0
+    return sum(
+        queue.message_count
+        for queue in (await admin.topics.stats(topic)).queues
+        if queue.queue_id in fewer.get(queue.broker_name, ())
+    )
 
 
 def _show_brokers(frame: Frame, done: "Sequence[tuple[str, TopicOnBroker]]") -> None:
