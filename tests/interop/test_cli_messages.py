@@ -513,7 +513,7 @@ def test_messages_that_wait_are_counted_by_level(cli: Cli, cluster: Cluster, fil
 
 @pytest.mark.parametrize("cluster", [OURS, NEW], indirect=True)
 def test_a_timer_is_counted_and_taken_back(cli: Cli, filled: str) -> None:
-    sent = json.loads(cli.run("produce", filled, "never", "--delay", "20s", "-o", "json").stdout)
+    sent = json.loads(cli.run("produce", filled, "never", "--delay", "2m", "-o", "json").stdout)
 
     def timers() -> int:
         rows = cli.json("delay", "ls")
