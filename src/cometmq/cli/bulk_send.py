@@ -138,6 +138,11 @@ class Tally:
         reasons = {_reason(failure.error) for failure in self.failures}
         if not self.sent_count and len(reasons) == 1 and isinstance(first, for_all):
             raise first
+        causes = [failure.error.__cause__ for failure in self.failures]
+        missing = [cause.filename for cause in causes if isinstance(cause, FileNotFoundError)]
+        if not self.sent_count and len(missing) == len(causes):
+            names = "', '".join(map(str, missing))
+            raise NotFound("file", names, "check the path given with --file") from first
         raise NotAllSent(self.failures, self.sent_count, self.is_cut_short)
 
 

@@ -70,6 +70,32 @@ def test_one_message_that_cannot_be_sent_is_told_with_what_helps(run: Run, tmp_p
     assert advice.startswith("  next: did you mean 'key'? there are: value, ")
 
 
+def test_a_file_that_is_not_there_is_not_found(run: Run, tmp_path: Path) -> None:
+    missing, there = str(tmp_path / "missing"), tmp_path / "there"
+    there.write_text("content")
+
+    alone = run("produce", "orders", "--file", missing)
+    both = run("produce", "orders", "--file", missing, f"{missing}-too")
+    one_of_two = run("produce", "files", "--file", missing, str(there))
+
+    advice = "  next: check the path given with --file"
+    assert told(alone) == (3, [f"error: no such file: '{missing}'", advice])
+    assert told(both) == (3, [f"error: no such file: '{missing}', '{missing}-too'", advice])
+    assert one_of_two.exit_code == 1
+    assert "1 of 2 messages were not sent" in one_of_two.stderr
+
+
+@pytest.mark.parametrize("key", ["a b", " a", "", "\t"])
+def test_a_key_with_blanks_in_it_is_not_taken_for_two(run: Run, key: str) -> None:
+    for command in ("produce", "request"):
+        result = run(command, "orders", "x", "--key", "good", "--key", key)
+
+        assert result.exit_code == 2
+        assert result.stderr.endswith(
+            "is blank or has blanks in it\n  next: give one without any; repeat --key for several\n"
+        )
+
+
 def test_input_without_messages_is_told(run: Run, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("\n\n")

@@ -12,7 +12,7 @@ import click
 from cometmq.cli.client_run import with_client
 from cometmq.cli.command import Command, Example
 from cometmq.cli.completion import complete_topics
-from cometmq.cli.connection import cluster_options, target_of
+from cometmq.cli.connection import cluster_options, explained, target_of
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.message_lines import BadInput, Draft, file_draft, json_draft, text_draft
 from cometmq.cli.problems import Misuse
@@ -64,11 +64,24 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     return found
 
 
+def _keys(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for text in given:
+        if text.split() != [text]:  # RocketMQ puts blanks between several keys
+            fact = f"key '{text}' is blank or has blanks in it"
+            raise Misuse(fact, "give one without any; repeat --key for several")
+    return given
+
+
 def message_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What can be said of a message beside its value; see ``base_draft``."""
     options = (
         click.option(
-            "--key", "keys", multiple=True, metavar="KEY", help="To find it by; repeat it."
+            "--key",
+            "keys",
+            multiple=True,
+            metavar="KEY",
+            callback=_keys,
+            help="To find it by; repeat it for more.",
         ),
         click.option("--tag", metavar="TAG", help="What consumers choose by."),
         click.option(
@@ -180,7 +193,8 @@ def command(frame: Frame, /, topic: str, **given: Any) -> None:
         frame.note("nothing was sent: the input had no message in it")
     elif wish.is_quiet or tally.sent_count > 1:
         click.echo(_summary(tally, seconds), err=True)
-    tally.check()
+    with explained(target_of(frame)):
+        tally.check()
 
 
 def _wish(
@@ -202,12 +216,11 @@ def _wish(
         files, values = (*files, *map(Path, values)), ()
     if values and form is not None:
         raise Misuse("--format is for input, but a VALUE was given", "leave one of them out")
-    keys = tuple(key for text in message.pop("keys") for key in text.split())
     return Wish(
         values=values,
         files=files,
         form=form or ("file" if files else "lines"),
-        base=Draft(where="", keys=keys, **message),
+        base=Draft(where="", **message),
         count=count,
         rate=rate,
         batch=batch,

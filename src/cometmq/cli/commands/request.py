@@ -69,7 +69,7 @@ async def _ask(
         topic,
         value,
         timeout_ms=timeout_ms,
-        keys=[key for text in message["keys"] for key in text.split()],
+        keys=message["keys"],
         tag=message["tag"],
         properties=message["properties"] or None,
         ordering_key=None if queue is not None else message["ordering_key"],
