@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from cometmq.admin.servers import Asking, Servers
 from cometmq.admin.sparing import Sparing
 from cometmq.clock import Clock, SystemClock
-from cometmq.remoting.addresses import name_servers_in, split_address
+from cometmq.remoting.addresses import name_servers_in
 from cometmq.remoting.client import CONNECT_TIMEOUT_MS
 from cometmq.remoting.config import TlsClientSettings
 from cometmq.remoting.connections import Connections
@@ -38,7 +38,8 @@ class Admin:
 
     Connections are made when they are needed and closed at the end of the block. All calls may be
     made at the same time. Results are frozen structs that ``msgspec.json.encode`` can write; what
-    goes wrong is in ``cometmq.errors``. Names that are no ``host:port`` raise at once.
+    goes wrong is in ``cometmq.errors``. Names that are no ``host:port`` raise
+    SettingsError at once.
 
     ``connections`` are somebody else's, which are used in place of own ones and stay open. With
     ``silence_ms`` a server that did not answer in time is taken for down so long without being
@@ -130,7 +131,4 @@ class Admin:
 
 
 def _addresses(namesrv: str | Sequence[str]) -> tuple[str, ...]:
-    addresses = name_servers_in(namesrv, "write host:port;host2:port")
-    for address in addresses:
-        split_address(address)
-    return tuple(addresses)
+    return tuple(name_servers_in(namesrv, "write host:port;host2:port"))

@@ -162,9 +162,16 @@ def explained(target: Target) -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        if error.address != target.namesrv:
+        from cometmq.remoting.addresses import name_servers_in
+
+        if set(error.address.split(";")) != set(name_servers_in(target.namesrv, "")):
             raise
-        if target.source == _DEFAULT:
+        if target.tls is not None:
+            advice = (
+                f"the address comes from {target.source}: is it right, do they run, and do they"
+            )
+            advice += " speak TLS with a certificate that you trust?"
+        elif target.source == _DEFAULT:
             advice = "start a cluster with 'cometmq up', or name yours with --namesrv or a context"
         else:
             advice = f"the address comes from {target.source}: is it right, and do they run?"

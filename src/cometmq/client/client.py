@@ -24,8 +24,8 @@ from cometmq.client.core.settings import (
 from cometmq.client.core.value_codecs import BYTES, ValueCodec, codec_for
 from cometmq.client.life import ClosedOnExit, Life
 from cometmq.clock import Clock, SystemClock
-from cometmq.errors import NotRunning, SettingsError, Unreachable
-from cometmq.remoting.addresses import name_servers_in, split_address
+from cometmq.errors import NotRunning
+from cometmq.remoting.addresses import name_servers_in
 
 # The rest is imported when it is needed: to make a client must cost next to nothing.
 if TYPE_CHECKING:
@@ -416,24 +416,5 @@ def _addresses(namesrv: str | Sequence[str] | None) -> tuple[str, ...]:
     given = os.environ.get(NAMESRV_VARIABLE, "") if namesrv is None else namesrv
     advice = f"write host:port;host2:port, or set {NAMESRV_VARIABLE}"
     addresses = name_servers_in(given, advice)
-    for address in addresses:
-        _check_address(address)
     random.shuffle(addresses)
     return tuple(addresses)
-
-
-def _check_address(address: str) -> None:
-    try:
-        host, _ = split_address(address)
-    except Unreachable as error:
-        raise SettingsError("namesrv", f"'{address}' is no address", error.next_step) from error
-    if "," in address:
-        problem = f"'{address}' has a comma in it"
-        raise SettingsError("namesrv", problem, "put a semicolon between two addresses")
-    if "/" in address:
-        problem = f"'{address}' is no address but a URL"
-        raise SettingsError("namesrv", problem, "write it as host:port")
-    if ":" in host and not address.startswith("["):
-        problem = f"'{address}' has more than one colon"
-        advice = "write it as host:port, an IPv6 address in brackets"
-        raise SettingsError("namesrv", problem, advice)

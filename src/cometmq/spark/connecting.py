@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cometmq.codec import java_properties
 from cometmq.errors import InvalidArgument, SettingsError
-from cometmq.remoting.addresses import name_servers_in, split_address
+from cometmq.remoting.addresses import name_servers_in
 from cometmq.remoting.config import TlsClientSettings
 from cometmq.remoting.signing import Credentials
 from cometmq.spark import option_values
@@ -68,8 +68,6 @@ class Connecting:
             advice = f"set option '{NAME_SERVERS}' to host:port"
             raise InvalidArgument(NAME_SERVERS, "no name server is given", advice)
         addresses = tuple(name_servers_in(text, "write host:port;host2:port")) if text else ()
-        for address in addresses:
-            split_address(address)
         timeout = given[TIMEOUT]
         return cls(
             addresses,

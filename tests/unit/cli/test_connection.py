@@ -14,6 +14,7 @@ from cometmq.cli.connection import Target, ask, cluster_options, explained, reso
 from cometmq.cli.contexts import ContextEntry, Contexts
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.errors import NotFound, SettingsError, Unreachable
+from cometmq.remoting.config import TlsClientSettings
 
 CONTEXTS = Contexts(
     current="test",
@@ -161,7 +162,16 @@ def test_options_stand_after_the_command_and_reach_the_frame() -> None:
 def test_who_cannot_be_reached_is_told_where_the_address_comes_from(
     source: str, advice: str
 ) -> None:
-    with pytest.raises(Unreachable, match=advice), explained(Target(namesrv="a:1", source=source)):
+    target = Target(namesrv="a:1; b:2", source=source)
+
+    with pytest.raises(Unreachable, match=advice), explained(target):
+        raise Unreachable("b:2;a:1", "refused")
+
+
+def test_who_talks_tls_is_told_that_it_may_be_that() -> None:
+    target = Target(namesrv="a:1", source="--namesrv", tls=TlsClientSettings(is_enabled=True))
+
+    with pytest.raises(Unreachable, match=r"comes from --namesrv.* speak TLS"), explained(target):
         raise Unreachable("a:1", "refused")
 
 
@@ -175,6 +185,39 @@ def test_nobody_listening_is_unreachable(unused_port: Callable[[], int]) -> None
 
     with pytest.raises(Unreachable, match="the address comes from NAMESRV_ADDR"):
         ask(frame, lambda admin: admin.topics.list())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("produce", "t", "x"),
+        ("produce", "t", "x", "y", "z"),
+        ("consume", "t"),
+        ("request", "t", "x"),
+    ],
+)
+def test_every_command_says_where_the_address_comes_from(
+    command: tuple[str, ...], unused_port: Callable[[], int]
+) -> None:
+    environment = {"NAMESRV_ADDR": f"127.0.0.1:{unused_port()}", "COMETMQ_CONTEXT": ""}
+
+    result = CliRunner().invoke(app, command, env=environment)
+
+    assert result.exit_code == 4
+    assert result.stderr.endswith(
+        "  next: the address comes from NAMESRV_ADDR: is it right, and do they run?\n"
+    )
+
+
+@pytest.mark.parametrize("command", [("topic", "ls"), ("produce", "t", "x"), ("doctor",)])
+@pytest.mark.parametrize("address", ["localhost:abc", "not a host", "a:1;b", "a:1,b:2"])
+def test_what_cannot_be_an_address_is_a_mistake_of_the_command_line(
+    address: str, command: tuple[str, ...]
+) -> None:
+    result = CliRunner().invoke(app, [*command, "--namesrv", address])
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: setting 'namesrv': ")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from cometmq.errors import CometError, InvalidArgument, SettingsError, Unreachable
+from cometmq.errors import CometError, InvalidArgument, SettingsError
 from cometmq.model.offsets import MessageQueue
 from cometmq.spark.connecting import Connecting
 from cometmq.spark.options import OPTIONS, SourceOptions, parse
@@ -112,7 +112,7 @@ def test_a_query_names_topics_and_a_name_server() -> None:
         parse({"rocketmq.namesrv.addr": "127.0.0.1:9876"})
     with pytest.raises(InvalidArgument, match=r"set option 'rocketmq\.namesrv\.addr'"):
         parse({"subscribe": "orders"})
-    with pytest.raises(Unreachable, match="write it as host:port"):
+    with pytest.raises(SettingsError, match="write it as host:port"):
         parse({**BASE, "rocketmq.namesrv.addr": "nowhere"})
 
 

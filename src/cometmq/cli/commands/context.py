@@ -19,8 +19,7 @@ from cometmq.cli.contexts import (
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.output import Record
 from cometmq.cli.problems import Misuse
-from cometmq.errors import SettingsError
-from cometmq.remoting.addresses import name_servers_in, split_address
+from cometmq.remoting.addresses import name_servers_in
 
 _COLUMNS = ("name", "is_current", "namesrv", "access_key", "secret_key_file", "tls")
 
@@ -73,7 +72,7 @@ def set_command(frame: Frame, /, name: str, is_used: bool) -> None:
     if not given:
         raise Misuse(f"nothing is given for context '{name}'", "give --namesrv, see --help")
     if "namesrv" in given:
-        _check_addresses(given["namesrv"])
+        name_servers_in(given["namesrv"], "write host:port;host2:port")  # only to refuse others
     for key in ("secret_key_file", "tls_ca", "tls_cert", "tls_key"):
         if key in given:
             given[key] = str(Path(given[key]).expanduser().absolute())
@@ -176,14 +175,3 @@ def _record(contexts: Contexts, name: str) -> dict[str, Any]:
 def _show(frame: Frame, record: dict[str, Any]) -> None:
     said = {name: value for name, value in record.items() if value is not None}
     frame.show_record(record if frame.is_for_programs else said)
-
-
-def _check_addresses(text: str) -> None:
-    from cometmq.errors import Unreachable
-
-    for address in name_servers_in(text, "write host:port;host2:port"):
-        try:
-            split_address(address)
-        except Unreachable as error:
-            problem = f"'{address}' is no address"
-            raise SettingsError("namesrv", problem, error.next_step) from error
