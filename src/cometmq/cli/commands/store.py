@@ -1,7 +1,7 @@
 """``cometmq store``: look into a store directory without opening it."""
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from cometmq.cli.output import Format, Record, to_json
 from cometmq.cli.problems import ExitCode
 from cometmq.cli.progress import progress_line
 from cometmq.cli.settings_options import read_properties
+from cometmq.cli.times import local_time, parse_time
 from cometmq.codec import index_entry, record
 from cometmq.codec.checkpoint import Checkpoint
 from cometmq.settings import load
@@ -107,10 +108,12 @@ def stat_command(frame: Frame, /, directory: Path, file: Path | None) -> None:
     queues = [_queue(queue) for queue in stat.queues]
     if frame.output in (Format.JSON, Format.YAML):
         indexes = [_index(index.name, index.header) for index in stat.indexes]
-        frame.show_record({**_stat(directory, stat), "index_files": indexes, "queues": queues})
+        frame.show_record(
+            {**_stat(directory, stat, _time), "index_files": indexes, "queues": queues}
+        )
         return
     if frame.output is not Format.PLAIN:
-        frame.show_record(_stat(directory, stat))
+        frame.show_record(_stat(directory, stat, _local_time))
         frame.write("\n" if queues else "")
     if queues:
         frame.show_rows(queues, columns=_QUEUE_COLUMNS)
@@ -185,6 +188,8 @@ def _show_messages(frame: Frame, messages: Iterator[Fields], *, has_body: bool) 
             lines = (to_json(row, is_unicode=is_unicode, indent=None) for row in part)
             frame.write("".join(lines))
         else:
+            if not frame.is_for_programs:
+                part = [{**row, "store_time": _in_this_zone(row["store_time"])} for row in part]
             is_table = frame.output in (None, Format.TABLE)
             frame.show_rows(_with_short_bodies(part) if is_table else part, columns=columns)
         part = list(islice(messages, ROWS_AT_ONCE))
@@ -249,7 +254,7 @@ def _summary(report: Report) -> Record:
     }
 
 
-def _stat(directory: Path, stat: StoreStat) -> Record:
+def _stat(directory: Path, stat: StoreStat, time: Callable[[int], str | None]) -> Record:
     layout = stat.layout
     queue_files = sum(queue.files for queue in stat.queues)
     index_bytes = index_entry.file_bytes(layout.index_slots, layout.index_entries)
@@ -268,16 +273,16 @@ def _stat(directory: Path, stat: StoreStat) -> Record:
             "entries_per_file": layout.index_entries - 1,
             **_files(len(stat.indexes), index_bytes),
         },
-        "checkpoint": None if stat.checkpoint is None else _checkpoint(stat.checkpoint),
+        "checkpoint": None if stat.checkpoint is None else _checkpoint(stat.checkpoint, time),
         "disk": {"used_percent": stat.disk.percent, "free_bytes": stat.disk.free},
     }
 
 
-def _checkpoint(times: Checkpoint) -> Record:
+def _checkpoint(times: Checkpoint, time: Callable[[int], str | None]) -> Record:
     return {
-        "log": _time(times.log_timestamp),
-        "queues": _time(times.queue_timestamp),
-        "index": _time(times.index_timestamp),
+        "log": time(times.log_timestamp),
+        "queues": time(times.queue_timestamp),
+        "index": time(times.index_timestamp),
     }
 
 
@@ -306,6 +311,15 @@ def _index(name: str, header: index_entry.IndexHeader) -> Record:
         "begin_offset": header.begin_offset,
         "end_offset": header.end_offset,
     }
+
+
+def _local_time(timestamp_ms: int) -> str | None:
+    return local_time(timestamp_ms) or _time(timestamp_ms)
+
+
+def _in_this_zone(text: Any) -> str:
+    """A time that was told in UTC; what is no time, because it is damaged, stays as it is."""
+    return local_time(parse_time(str(text), 0)) or str(text)
 
 
 def _time(timestamp_ms: int) -> str | None:
