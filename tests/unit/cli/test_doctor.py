@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -133,3 +134,21 @@ def test_every_check_is_shown_with_the_same_fields(monkeypatch: pytest.MonkeyPat
         *("port 9876", "port 10911", "cluster"),
     ]
     assert (shown[-1]["status"], result.exit_code) == ("fail", 1)
+
+
+@pytest.mark.slow
+def test_a_wrong_java_home_is_passed_over_as_spark_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "jvm" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\"' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+    result = CliRunner().invoke(app, ["doctor", "-o", "json"])
+
+    (java,) = [check for check in json.loads(result.stdout) if check["check"] == "java"]
+    assert (java["status"], java["detail"]) == ("ok", f"Java 17 at {tmp_path / 'jvm'}")

