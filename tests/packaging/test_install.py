@@ -1,9 +1,13 @@
 """The package installs into an empty environment, with a compiler and without one."""
 
+import itertools
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,8 @@ from scripts import tree
 pytestmark = pytest.mark.slow
 
 PACKAGE_FILES = ("src/", "README", "LICENSE", "CHANGELOG", "MANIFEST", "pyproject", "setup")
+TEMPLATE = ("--template", "{value}")
+STOP_SECONDS_MAX = 60
 BUILD = (sys.executable, "-m", "build", "--no-isolation")
 PROBE = """
 from cometmq.codec import core, message_id, record
@@ -89,6 +95,31 @@ def run(*command: str, **environment: str) -> str:
     return done.stdout
 
 
+@contextmanager
+def up(program: str, home: Path) -> Iterator[str]:
+    """``cometmq up`` as it was installed, on ports of its own; the name server's address."""
+    home.mkdir()
+    process = subprocess.Popen(
+        [program, "up", "--port", "0", "--namesrv-port", "0", "-o", "json"],
+        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            lines = iter(process.stdout)
+            told = "".join(
+                itertools.chain(itertools.takewhile(lambda line: line != "}\n", lines), "}")
+            )
+            yield json.loads(told)["name_server"]
+        finally:
+            process.terminate()
+            process.wait(STOP_SECONDS_MAX)
+    assert process.returncode == 0
+
+
 def install(python: Path, wheel: Path, dependencies: Path) -> None:
     pip(python, "install", "--no-index", "--find-links", str(dependencies), str(wheel))
 
@@ -103,11 +134,16 @@ def test_the_wheel_works_in_an_empty_environment(
     install(empty_environment, wheel, dependencies)
 
     printed = run(str(empty_environment), "-c", PROBE, PYTHONPATH="").split()
-    version = run(str(empty_environment.parent / "cometmq"), "--version").split()
+    program = str(empty_environment.parent / "cometmq")
+    version = run(program, "--version").split()
+    with up(program, tmp_path / "home") as namesrv:
+        run(program, "produce", "orders", "hello", "--namesrv", namesrv, PYTHONPATH="")
+        found = run(program, "consume", "orders", *TEMPLATE, "--namesrv", namesrv, PYTHONPATH="")
 
     assert printed == ["compiled", "orders", "hello", "111", "0A00000700002A9F0000000000001000"]
     assert version[-1] in wheel.name
     assert version[-1] in sdist.name
+    assert found == "hello\n"
 
 
 @pytest.mark.timeout(600)
