@@ -67,6 +67,7 @@ def is_held(folder: Path) -> bool:
 def test_a_second_run_leaves_the_cluster_of_the_first_alone(tmp_path: Path) -> None:
     folder = tmp_path / "demo-data"
     with server_on(folder) as first, Client(first.namesrv) as mq:
+        mq.admin().topics.create("orders")
         producer = mq.producer()
         producer.send("orders", "kept")
 
