@@ -397,7 +397,7 @@ def test_an_admin_needs_a_name_server(namesrv: str | list[str]) -> None:
 
 
 def test_an_address_that_is_none_is_noticed_at_once() -> None:
-    with pytest.raises(Unreachable, match="write it as host:port"):
+    with pytest.raises(SettingsError, match="write it as host:port"):
         Admin("localhost")
 
 
