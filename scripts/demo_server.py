@@ -34,14 +34,18 @@ def run(work: "Callable[[Server], None]", server: "Server", *, is_once: bool) ->
     for number in FROM_OUTSIDE:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _exit)
+    is_done = False
     try:
         with server:
             work(server)
+            is_done = True
             if is_once:
                 return 0
             print("\nIt stays up; Ctrl-C ends it.", flush=True)
             return server.wait()
     except KeyboardInterrupt:
+        if is_done:
+            return 0
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
 
@@ -87,12 +91,9 @@ class Server:
         self._stop()
 
     def wait(self) -> int:
-        """Until it ends, or Ctrl-C: then 0."""
+        """Until it ends."""
         assert self._process is not None
-        try:
-            return self._process.wait()
-        except KeyboardInterrupt:
-            return 0
+        return self._process.wait()
 
     def _clear(self) -> None:
         """Away with what an earlier run has left, unless that one is still up."""

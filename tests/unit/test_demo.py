@@ -17,9 +17,11 @@ from scripts.demo_server import Server
 SECONDS_MAX = 60
 STAYS_UP = "It stays up; Ctrl-C ends it."
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from scripts.demo_server import Server, run
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 server = Server(Path({folder!r}), wants_usual_ports=False)
 sys.exit(run(lambda server: print({said!r}, flush=True){more}, server, is_once=False))
 """
