@@ -104,7 +104,10 @@ final class Requests {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Counts once: a reply is sent again when its sender has not heard in time that it came. */
+    /**
+     * Counts one reply. Java calls back with none when the request is stored; and a reply comes again
+     * when its sender has not heard in time that it came.
+     */
     private static final class Telling implements RequestCallback {
         private final Events events;
         private final int index;
@@ -119,7 +122,7 @@ final class Requests {
 
         @Override
         public void onSuccess(Message reply) {
-            if (isFirst.getAndSet(false)) {
+            if (reply != null && isFirst.getAndSet(false)) {
                 printReplied(events, index, reply);
                 missing.countDown();
             }
