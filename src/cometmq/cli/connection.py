@@ -168,9 +168,9 @@ def explained(target: Target) -> Iterator[None]:
             raise
         if target.tls is not None:
             advice = (
-                f"the address comes from {target.source}: is it right, do they run, and do they"
+                f"the address comes from {target.source}: is it right, do they run,"
+                " and do they speak TLS with a certificate that you trust?"
             )
-            advice += " speak TLS with a certificate that you trust?"
         elif target.source == _DEFAULT:
             advice = "start a cluster with 'cometmq up', or name yours with --namesrv or a context"
         else:
