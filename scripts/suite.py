@@ -2,6 +2,10 @@
 
 ``python -m scripts.suite fast|check|all``. Every part runs even when an earlier one failed; the
 exit status is 0 only when all passed.
+
+A failed test may be run once more, by itself and after everything else, when the machine has
+nothing else to do: there are 50,000 of them, with real servers and clients on few cores. One that
+passes then is named in the summary with what it said at first. ``suite_repeats`` says which.
 """
 
 import itertools
@@ -16,10 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from scripts import tree
+from scripts import suite_repeats, tree
+from scripts.suite_repeats import Failure
 
 PYTHON = sys.executable
 UNIT_TESTS = ("tests/unit", "tests/broker", "tests/golden", "tests/property")
+TESTS_ON_ALL_PYTHONS = ("tests/unit", "tests/golden", "tests/property")
 WITHOUT_SLOW = ("-m", "not slow")
 NEWER_PYTHONS = ("3.12", "3.13", "3.14")
 # Where tests note their failures (tests/conftest.py), for the summary.
@@ -39,6 +45,9 @@ class Part(NamedTuple):
     command: Sequence[str]
     environment: Mapping[str, str] = {}
     beside: bool = False
+    # With the names of tests behind it, the command that runs these alone; empty if none may be.
+    again: Sequence[str] = ()
+    folder: Path = tree.ROOT
 
     def noting_failures(self, path: str) -> "Part":
         return self._replace(environment={**self.environment, FAILURES_VARIABLE: path})
@@ -52,7 +61,14 @@ class Outcome(NamedTuple):
 
     part: Part
     minutes: float
-    is_passed: bool
+    status: int
+    failures: Sequence[Failure] = ()
+    # Of a part that passed all the same: tests that failed, and passed when they were repeated.
+    unsteady: Sequence[Failure] = ()
+
+    @property
+    def is_passed(self) -> bool:
+        return self.status == 0
 
 
 def main() -> int:
@@ -89,8 +105,8 @@ def everything() -> list[Part]:
         *newer_python_parts(),
         Part("crash tests", pytest("tests/crash")),
         Part("packaging", pytest("tests/packaging")),
-        Part("interop", pytest("tests/interop")),
-        Part("spark", pytest("tests/spark")),
+        Part("interop", pytest("tests/interop"), again=pytest()),
+        Part("spark", pytest("tests/spark"), again=pytest()),
     ]
 
 
@@ -99,7 +115,8 @@ def unit_part(
 ) -> Part:
     expected = {"COMETMQ_EXPECT_CORE": "plain" if environment else "compiled"}
     selection = () if slow else WITHOUT_SLOW
-    return Part(area, pytest(*UNIT_TESTS, *selection), {**expected, **(environment or {})})
+    command = pytest(*UNIT_TESTS, *selection)
+    return Part(area, command, {**expected, **(environment or {})}, again=pytest())
 
 
 def is_full() -> bool:
@@ -119,8 +136,9 @@ def newer_python_parts() -> list[Part]:
             print(f"unit tests on Python {version}: skipped, no such Python found", flush=True)
             continue
         selection = () if is_full() else WITHOUT_SLOW
-        command = ["scripts/test_on.sh", python, version, *selection]
-        parts.append(Part(f"Python {version}", command, beside=True))
+        again = ["scripts/test_on.sh", python, version]
+        command = [*again, *TESTS_ON_ALL_PYTHONS, *selection]
+        parts.append(Part(f"Python {version}", command, beside=True, again=again))
     return parts
 
 
@@ -150,15 +168,30 @@ def succeeds(command: Sequence[str]) -> bool:
 def run(parts: Sequence[Part]) -> int:
     began = time.monotonic()
     outcomes: list[Outcome] = []
-    with tempfile.NamedTemporaryFile("r", encoding="utf-8", prefix="failures-") as failures:
-        noting = [part.noting_failures(failures.name) for part in parts]
+    with tempfile.TemporaryDirectory(prefix="suite-failures-") as folder:
+        noting = [part.noting_failures(f"{folder}/{n}") for n, part in enumerate(parts)]
         for is_beside, group in itertools.groupby(noting, key=lambda part: part.beside):
             if is_beside:
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     outcomes += pool.map(run_beside, group)
             else:
                 outcomes += map(run_alone, group)
-        return summary(outcomes, (time.monotonic() - began) / 60, failures.read().splitlines())
+        if suite_repeats.is_allowed([outcome.failures for outcome in outcomes]):
+            outcomes = [repeated(outcome) for outcome in outcomes]
+    return summary(outcomes, (time.monotonic() - began) / 60)
+
+
+def repeated(outcome: Outcome) -> Outcome:
+    """The outcome after its failed tests have been run once more, by themselves."""
+    part, names = outcome.part, list(dict.fromkeys(f.test for f in outcome.failures))
+    may_be = suite_repeats.may_be_repeated(outcome.status, outcome.failures)
+    if not (part.again and names and may_be):
+        return outcome
+    again = run_alone(part._replace(command=[*part.again, *names], again=(), beside=False))
+    minutes = outcome.minutes + again.minutes
+    if again.is_passed:
+        return outcome._replace(minutes=minutes, status=0, failures=(), unsteady=outcome.failures)
+    return outcome._replace(minutes=minutes)
 
 
 def run_alone(part: Part) -> Outcome:
@@ -190,32 +223,41 @@ def outcome_of(part: Part, output: IO[bytes] | None) -> Outcome:
     environment = {**os.environ, **part.environment}
     done = subprocess.run(
         part.command,
-        cwd=tree.ROOT,
+        cwd=part.folder,
         env=environment,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
         check=False,
     )
-    return Outcome(part, (time.monotonic() - began) / 60, done.returncode == 0)
+    failures = suite_repeats.noted(Path(environment.get(FAILURES_VARIABLE, os.devnull)))
+    return Outcome(part, (time.monotonic() - began) / 60, done.returncode, failures)
 
 
-def summary(
-    outcomes: Sequence[Outcome], minutes_in_all: float, failures: Sequence[str] = ()
-) -> int:
+def summary(outcomes: Sequence[Outcome], minutes_in_all: float) -> int:
     minutes: dict[str, float] = {}
-    for part, spent, _ in outcomes:
-        minutes[part.area] = minutes.get(part.area, 0) + spent
+    for outcome in outcomes:
+        area = outcome.part.area
+        minutes[area] = minutes.get(area, 0) + outcome.minutes
     print("\n--- minutes by area")
     for area, spent in minutes.items():
         print(f"{spent:6.2f}  {area}")
     print(f"{minutes_in_all:6.2f}  in all")
-    failed = [outcome.part for outcome in outcomes if not outcome.is_passed]
-    for part in failed:
-        print(f"FAILED  {part.area}: {' '.join(part.command[-2:])}")
-    for line in failures[:FAILURE_LINES_MAX]:
-        print(f"        {line}")
+    for outcome in outcomes:
+        if outcome.unsteady:
+            print(f"UNSTEADY  {outcome.part.area}: failed, and passed when repeated by itself")
+            tell(outcome.unsteady)
+    failed = [outcome for outcome in outcomes if not outcome.is_passed]
+    for outcome in failed:
+        print(f"FAILED  {outcome.part.area}: {' '.join(outcome.part.command[-2:])}")
+        tell(outcome.failures)
     print(f"parts: {len(outcomes) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
+
+
+def tell(failures: Sequence[Failure]) -> None:
+    lines = [line for failure in failures for line in failure.lines]
+    for line in lines[:FAILURE_LINES_MAX]:
+        print(f"        {line}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_on.sh PYTHON VERSION [PYTEST OPTION…]: the unit suites on another Python, in a virtual
-# environment of its own.
+# test_on.sh PYTHON VERSION PYTEST-ARGUMENT…: tests on another Python, in a virtual environment of
+# its own.
 set -eu
 cd "$(dirname "$0")/.."
 python=$1 venv=.venv-$2
@@ -14,5 +14,4 @@ if ! cmp -s locks/test.txt "$venv/installed.txt"; then
 fi
 # From the source tree, with the plain core: the compiled one in the tree belongs to another Python.
 PYTHONPATH=src COMETMQ_EXPECT_CORE=plain COMETMQ_PURE=1 \
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" \
-    tests/unit tests/golden tests/property
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@"
