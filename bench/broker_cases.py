@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.broker_results import Series, Target, client_notes
+from bench.broker_results import NOTHING, Series, Target, client_notes
 from bench.broker_subject import (
     APACHE,
     OURS,
@@ -29,6 +29,7 @@ from bench.broker_subject import (
 from bench.capacity_frames import QUEUES, Load
 
 SEND_MIN, PULL_MIN, PURE_MIN = 2.0, 1.5, 1.0
+CLIENT_BOUND_MIN = 0.9
 CPU_MAX = 1 / 3
 ANONYMOUS_MB_MAX = 100.0
 FIRST_ACK_SECONDS_MAX = 1.0
@@ -36,6 +37,7 @@ FIRST_ACK_SECONDS_MAX = 1.0
 REFUSED_SHARE_MAX = 0.05
 """A broker that is busy may refuse some; they do not count. More is another measurement."""
 
+GLANCE_SECONDS = 0.05
 MEMORY_MESSAGES = 1_000_000
 TOPICS = (1, 100, 1_000)
 CONNECTIONS = (1, 50, 500)
@@ -118,7 +120,7 @@ class Bench:
         self._name_servers: dict[tuple[str, str], str] = {}
         self._subjects: dict[tuple[str, str], Subject] = {}
         self._warmed: set[tuple[Subject, str]] = set()
-        self._ceilings: dict[tuple[Load, int], float] = {}
+        self._sinks: dict[int, Sink] = {}
 
     def subject(self, name: str, place: Place) -> Subject:
         key = (name, place.name)
@@ -167,16 +169,20 @@ class Bench:
             figures["cpu_us"] /= share
         return {**figures, **subject.memory_mb()}
 
-    def ceiling(self, load: Load, answer_bytes: float) -> float:
+    def ceiling(self, load: Load, answer_bytes: int) -> dict[str, float]:
         """What the generator does against a server that does nothing."""
         size = round(answer_bytes / 50) * 50
-        key = (load._replace(backlog=0), size)
-        if key not in self._ceilings:
-            with Sink(size) as sink:
-                seconds = self.pace.ceiling_seconds
-                figures = self.generator.load(sink, load, SEND_TOPIC, seconds=seconds)
-            self._ceilings[key] = figures["rate"]
-        return self._ceilings[key]
+        if size not in self._sinks:
+            self._sinks[size] = self._stack.enter_context(Sink(size))
+        seconds = self.pace.ceiling_seconds
+        figures = self.generator.load(self._sinks[size], load, SEND_TOPIC, seconds=seconds)
+        del figures["answered"]
+        return figures
+
+    def answer_bytes(self, subject: Subject, load: Load, topic: str) -> int:
+        """How long the subject's answers to such a load are."""
+        figures = self.generator.load(subject, load, topic, seconds=GLANCE_SECONDS)
+        return int(figures["answer_bytes"])
 
     def fill(self, subject: Subject, topic: str, per_queue: int, body: int) -> None:
         """Put at least so many messages into each queue, if they are not there."""
@@ -236,7 +242,13 @@ def capacity_case(load: Load) -> Case:
     # Batches are shown without a target: Apache's programs with batches have one.
     is_batch = load.batch > 1
     targets = [
-        Target("rate", OURS, APACHE, at_least=None if is_batch else rate_min),
+        Target(
+            "rate",
+            OURS,
+            APACHE,
+            at_least=None if is_batch else rate_min,
+            at_least_when_limited=None if is_batch else CLIENT_BOUND_MIN,
+        ),
         Target("cpu_us", OURS, APACHE, at_most=None if is_batch else CPU_MAX),
     ]
     if is_json:
@@ -258,16 +270,18 @@ def measure_capacity(bench: Bench, names: Sequence[str], *, load: Load) -> Measu
         topic = f"{PULL_TOPIC}-{load.body}"
         load = load._replace(backlog=bench.pace.backlog_per_queue)
     measures = {}
+    answer_bytes = 0
     for name in names:
         subject = bench.subject(name, MAIN)
         if load.kind == "pull":
             bench.fill(subject, topic, load.backlog, load.body)
         kind = f"{load.kind} {load.header} {load.batch > 1}"
         bench.warm_up(subject, kind, load._replace(connections=8, in_flight=8), topic)
+        answer_bytes = max(answer_bytes, bench.answer_bytes(subject, load, topic))
         measures[name] = functools.partial(bench.window, subject, load, topic)
+    measures[NOTHING] = functools.partial(bench.ceiling, load._replace(backlog=0), answer_bytes)
     series = alternate(measures, bench.pace.rounds)
-    answer_bytes = max(figures["answer_bytes"][0] for figures in series.values())
-    return Measured(series, client_notes(series, bench.ceiling(load, answer_bytes)))
+    return Measured(series, client_notes(series))
 
 
 # What many topics and many connections cost

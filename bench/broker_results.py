@@ -2,6 +2,10 @@
 
 A target is missed when the median and the upper quartile of its ratios both miss it, as in the
 other benchmarks: one bad round is no verdict.
+
+Nobody can be faster than the client that measures it. A server that does nothing is measured in
+every round, too; a subject that keeps up with it has shown all that the client can see, and is held
+to what is asked of rows in which the client is the limit.
 """
 
 import json
@@ -21,17 +25,24 @@ HEADINGS = (
     f" {'p99.9':>8} {'anon MB':>8} {'RSS MB':>7} {'client':>7}"
 )
 CLIENT_LIMITED_CORES = 0.9
-CEILING_SHARE_MAX = 0.8
+KEEPS_UP_MIN = 0.9
+
+NOTHING = "a server that does nothing"
+"""The subject whose rate is the client's own limit."""
 
 
 class Target(NamedTuple):
-    """A figure of ``work`` divided by that of ``base``, or by itself when there is no base."""
+    """A figure of ``work`` divided by that of ``base``, or by itself when there is no base.
+
+    ``at_least_when_limited`` replaces ``at_least`` where ``work`` keeps up with ``NOTHING``.
+    """
 
     figure: str
     work: str
     base: str = ""
     at_least: float | None = None
     at_most: float | None = None
+    at_least_when_limited: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -60,7 +71,7 @@ class Verdict(NamedTuple):
             limit = f"  ≤ {self.at_most:.3g}"
         verdict = "  MISSED" if self.is_missed else ""
         return (
-            f"{self.name:<46} {self.value:>8.2f} ({self.low:.2f} - {self.high:.2f}){limit}{verdict}"
+            f"{self.name:<52} {self.value:>8.2f} ({self.low:.2f} - {self.high:.2f}){limit}{verdict}"
         )
 
 
@@ -93,7 +104,19 @@ def verdict_of(target: Target, series: Series) -> Verdict:
         values = [work / base for work, base in zip(values, bases, strict=True)]
         name += f" / {target.base}"
     low, middle, high = quartiles(values)
-    return Verdict(name, middle, low, high, target.at_least, target.at_most)
+    at_least = target.at_least
+    if target.at_least_when_limited is not None and keeps_up(target.work, series):
+        at_least = target.at_least_when_limited
+        name += ", client-bound"
+    return Verdict(name, middle, low, high, at_least, target.at_most)
+
+
+def keeps_up(subject: str, series: Series) -> bool:
+    """Whether it is as fast as a server that does nothing, as far as the client can tell."""
+    if NOTHING not in series:
+        return False
+    pairs = zip(series[subject]["rate"], series[NOTHING]["rate"], strict=True)
+    return statistics.median(rate / ceiling for rate, ceiling in pairs) >= KEEPS_UP_MIN
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
@@ -104,15 +127,17 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def client_notes(series: Series, ceiling: float) -> list[str]:
+def client_notes(series: Series) -> list[str]:
     """Where the generator, not the broker, was what could do no more."""
-    notes = [f"the generator's ceiling is {ceiling:,.0f} messages/s"] if ceiling else []
-    for subject, figures in series.items():
-        rate = statistics.median(figures["rate"])
-        cores = statistics.median(figures["client_cores"])
-        if cores > CLIENT_LIMITED_CORES or (ceiling and rate > ceiling * CEILING_SHARE_MAX):
-            notes.append(f"the client is the limit of {subject}")
-    return notes
+    return [
+        f"the client is the limit of {subject}"
+        for subject, figures in series.items()
+        if subject != NOTHING
+        and (
+            statistics.median(figures["client_cores"]) > CLIENT_LIMITED_CORES
+            or keeps_up(subject, series)
+        )
+    ]
 
 
 def show(result: RowResult) -> None:

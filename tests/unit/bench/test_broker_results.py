@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.broker_results import ResultFile, Series, Target, client_notes, judged
+from bench.broker_results import NOTHING, ResultFile, Series, Target, client_notes, judged
 
 
 def series(ours: list[float], theirs: list[float]) -> Series:
@@ -43,15 +43,29 @@ def test_a_target_without_its_base_is_left_out() -> None:
     assert judged("row", series([1.0], [1.0]), [target], []).verdicts == ()
 
 
-def test_a_generator_near_its_ceiling_is_named_as_the_limit() -> None:
-    figures: Series = {
-        "fast": {"rate": [90.0], "client_cores": [0.5]},
-        "slow": {"rate": [10.0], "client_cores": [0.1]},
+def limited(ours: float, nothing: float) -> Series:
+    return {
+        "ours": {"rate": [ours] * 3, "client_cores": [0.5] * 3},
+        "theirs": {"rate": [10.0] * 3, "client_cores": [0.1] * 3},
+        NOTHING: {"rate": [nothing] * 3, "client_cores": [0.6] * 3},
     }
 
-    notes = client_notes(figures, 100.0)
 
-    assert notes[1:] == ["the client is the limit of fast"]
+def test_who_keeps_up_with_a_server_that_does_nothing_is_held_to_what_the_client_can_see() -> None:
+    target = Target("rate", "ours", "theirs", at_least=2.0, at_least_when_limited=0.9)
+
+    bound = judged("row", limited(15.0, 16.0), [target], [])
+    free = judged("row", limited(15.0, 40.0), [target], [])
+    slow = judged("row", limited(8.0, 8.0), [target], [])
+
+    assert (bound.is_missed, free.is_missed, slow.is_missed) == (False, True, True)
+    assert "client-bound" in str(bound.verdicts[0])
+    assert "client-bound" not in str(free.verdicts[0])
+
+
+def test_a_client_at_its_limit_is_named_beside_the_row() -> None:
+    assert client_notes(limited(15.0, 16.0)) == ["the client is the limit of ours"]
+    assert client_notes(limited(15.0, 40.0)) == []
 
 
 def test_rows_of_an_earlier_run_are_found_again(tmp_path: Path) -> None:
