@@ -279,7 +279,7 @@ def measure_capacity(bench: Bench, names: Sequence[str], *, load: Load) -> Measu
         bench.warm_up(subject, kind, load._replace(connections=8, in_flight=8), topic)
         answer_bytes = max(answer_bytes, bench.answer_bytes(subject, load, topic))
         measures[name] = functools.partial(bench.window, subject, load, topic)
-    measures[NOTHING] = functools.partial(bench.ceiling, load._replace(backlog=0), answer_bytes)
+    measures[NOTHING] = functools.partial(bench.ceiling, load, answer_bytes)
     series = alternate(measures, bench.pace.rounds)
     return Measured(series, client_notes(series))
 

@@ -297,7 +297,8 @@ class GeneratorProcess(Stoppable):
 
     def stop(self) -> None:
         assert self._popen.stdin is not None
-        self._popen.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has died already, and was told of
+            self._popen.stdin.close()
         try:
             self._popen.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping
+from typing import cast
+
+import pytest
 
 from bench.broker import cases
-from bench.broker_cases import alternate
+from bench.broker_cases import QUICK, Bench, alternate
 from bench.broker_clients import failures_in
-from bench.broker_subject import APACHE, OURS, PURE, topics_document
+from bench.broker_results import NOTHING
+from bench.broker_subject import APACHE, OURS, PURE, Place, topics_document
+from bench.capacity_frames import Load, requests
 from cometmq.codec.bodies.topics import TopicConfigTable
 from cometmq.codec.fastjson import decode
 
@@ -53,6 +58,44 @@ def test_rounds_alternate_between_the_subjects() -> None:
 
     assert order == ["a", "b", "a", "b"]
     assert series == {"a": {"rate": [1.0, 3.0]}, "b": {"rate": [2.0, 4.0]}}
+
+
+class BenchWithoutBrokers:
+    """Makes the requests of every load, and sends them nowhere."""
+
+    def __init__(self) -> None:
+        self.pace = QUICK
+
+    def subject(self, name: str, place: Place) -> str:
+        return name
+
+    def fill(self, subject: str, topic: str, per_queue: int, body: int) -> None: ...
+
+    def warm_up(self, subject: str, kind: str, load: Load, topic: str) -> None: ...
+
+    def answer_bytes(self, subject: str, load: Load, topic: str) -> int:
+        return len(requests(load, topic).run(0, 1))
+
+    def window(self, subject: str, load: Load, topic: str) -> dict[str, float]:
+        return {
+            "rate": 100.0,
+            "client_cores": 0.1,
+            "bytes": self.answer_bytes(subject, load, topic),
+        }
+
+    def ceiling(self, load: Load, answer_bytes: int) -> dict[str, float]:
+        return self.window("", load, "idle")
+
+
+@pytest.mark.slow
+def test_a_server_that_does_nothing_has_the_load_of_the_brokers_in_every_round() -> None:
+    rows = {case.name: case for case in cases()}
+
+    for name in ("send json 1x1 128", "pull json 1x1 128"):
+        measured = rows[name].measure(cast("Bench", BenchWithoutBrokers()), [OURS, APACHE])
+
+        assert list(measured.series) == [OURS, APACHE, NOTHING], name
+        assert len(measured.series[NOTHING]["rate"]) == QUICK.rounds, name
 
 
 def test_failures_are_found_in_what_apaches_programs_print() -> None:
