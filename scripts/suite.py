@@ -22,6 +22,7 @@ from typing import IO, NamedTuple
 
 from scripts import suite_repeats, tree
 from scripts.suite_repeats import Failure
+from tests import variants
 
 PYTHON = sys.executable
 UNIT_TESTS = ("tests/unit", "tests/broker", "tests/golden", "tests/property")
@@ -98,6 +99,7 @@ def gates() -> list[Part]:
 
 
 def everything() -> list[Part]:
+    one_of_each = {} if is_full() else {variants.VARIABLE: variants.ONE}
     return [
         *gates(),
         unit_part("unit tests, compiled core"),
@@ -105,7 +107,7 @@ def everything() -> list[Part]:
         *newer_python_parts(),
         Part("crash tests", pytest("tests/crash")),
         Part("packaging", pytest("tests/packaging")),
-        Part("interop", pytest("tests/interop"), again=pytest()),
+        Part("interop", pytest("tests/interop"), one_of_each, again=pytest()),
         Part("spark", pytest("tests/spark"), again=pytest()),
     ]
 
@@ -120,7 +122,11 @@ def unit_part(
 
 
 def is_full() -> bool:
-    """Whether everything is to be done; otherwise slow tests run once, in the compiled core."""
+    """Whether everything is to be done.
+
+    Otherwise slow tests run once, in the compiled core, and interop tests with one of the clients
+    and releases that each is for.
+    """
     return os.environ.get("COMETMQ_ROUNDS") == "full"
 
 
@@ -187,7 +193,12 @@ def repeated(outcome: Outcome) -> Outcome:
     may_be = suite_repeats.may_be_repeated(outcome.status, outcome.failures)
     if not (part.again and names and may_be):
         return outcome
-    again = run_alone(part._replace(command=[*part.again, *names], again=(), beside=False))
+    environment = {**part.environment, variants.VARIABLE: variants.ALL}  # those that are named
+    again = run_alone(
+        part._replace(
+            command=[*part.again, *names], environment=environment, again=(), beside=False
+        )
+    )
     minutes = outcome.minutes + again.minutes
     if again.is_passed:
         return outcome._replace(minutes=minutes, status=0, failures=(), unsteady=outcome.failures)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import variants
 from tests.interop import apache, clients, fleet, processes
 from tests.interop.admin_shell import AdminShell
 from tests.interop.apache import ApacheCluster
@@ -19,6 +20,10 @@ from tests.interop.fleet import Fleet
 from tests.interop.mqadmin import MqAdmin
 
 _numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    variants.choose(config, items, "tests/interop")
 
 
 @pytest.fixture(scope="session")
