@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from cometmq.broker.statistics import Counts
     from cometmq.codec.command import Command
     from cometmq.remoting.channel import Channel
-    from cometmq.remoting.metrics import Labels, Registry
-    from cometmq.remoting.routes import Answer, BatchHandler, Routes
+    from cometmq.remoting.metrics import Count, Labels, Registry
+    from cometmq.remoting.routes import Answer, BatchHandler, Routes, ShortWay
     from cometmq.store import MessageStore
 
 PREFIX: Final = "cometmq_broker"
@@ -80,7 +80,7 @@ class RequestMeter:
 
     def add_to(self, routes: Routes) -> None:
         """Measure all handlers there are."""
-        routes.wrap(self._measured)
+        routes.wrap(self._measured, self._measured_way)
 
     def on_refused(self, command: Command, answer: Answer) -> None:
         """A request was answered with something else than success."""
@@ -89,8 +89,7 @@ class RequestMeter:
         self._refused.child(_request_name(command.code), _response_name(answer.code)).add()
 
     def _measured(self, code: int, handler: BatchHandler) -> BatchHandler:
-        kind = "send" if code in _SENDS else "pull" if code in _PULLS else "other"
-        count, observe = self._requests.child(kind), self._seconds.child(kind).observe
+        count, observe = self._measures(code)
         clock = time.perf_counter
 
         def serve(channel: Channel, commands: Sequence[Command]) -> None:
@@ -102,6 +101,25 @@ class RequestMeter:
                 count.value += len(commands)
 
         return serve
+
+    def _measured_way(self, code: int, way: ShortWay) -> ShortWay:
+        """What is left for the handler is measured there."""
+        count, observe = self._measures(code)
+        clock = time.perf_counter
+
+        def take(channel: Channel, commands: Sequence[Command], frames: list[bytes]) -> int:
+            began = clock()
+            taken = way(channel, commands, frames)
+            if taken:
+                observe(clock() - began)
+                count.value += taken
+            return taken
+
+        return take
+
+    def _measures(self, code: int) -> tuple[Count, Callable[[float], None]]:
+        kind = "send" if code in _SENDS else "pull" if code in _PULLS else "other"
+        return self._requests.child(kind), self._seconds.child(kind).observe
 
 
 class Offsets(Protocol):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cometmq.remoting.channel import Channel
     from cometmq.store.results import PutResult
 
-_BORN_HOST: Final = "born host"
+BORN_HOST: Final = "born host"
 _TRAN_MSG: Final = Property.TRAN_MSG.encode()
 
 
@@ -108,11 +108,11 @@ class SendPlans:
 
     def born_host(self, channel: Channel) -> tuple[bytes, int]:
         """The sender's packed address, and the flags that say how long addresses are."""
-        known: tuple[bytes, int] | None = channel.attributes.get(_BORN_HOST)
+        known: tuple[bytes, int] | None = channel.attributes.get(BORN_HOST)
         if known is None:
             host = record.pack_host(*split_address(channel.peer))
             known = host, _flag_of(host, sysflag.BORN_HOST_V6) | self._store_flags
-            channel.attributes[_BORN_HOST] = known
+            channel.attributes[BORN_HOST] = known
         return known
 
     def ids(self, result: PutResult) -> str:

@@ -27,6 +27,8 @@ from cometmq.remoting.turn import Turn
 
 _log = logs.get_logger("cometmq.remoting")
 
+_NO_FRAMES: list[bytes] = []
+
 Waiter = tuple[asyncio.Future[Command], int]
 """Who waits for an answer, and how many milliseconds it was ready to."""
 
@@ -197,23 +199,28 @@ class Channel(Link):
         else:
             self._serve(requests)
             # Nothing was held, and nothing is: no need to tell the budget.
-            is_partial, is_progress = not self._is_usable, bool(requests)
-            now = self._loop.time()
-            self._watch.note_read(now, is_partial=is_partial, is_progress=is_progress)
+            now, watch = self._loop.time(), self._watch
+            if self._is_usable:  # ``note_read``, without calling it for every message
+                watch.last_activity, watch.partial_since = now, None
+                watch.read_count += 1
+            else:
+                watch.note_read(now, is_partial=True, is_progress=bool(requests))
 
     def _serve(self, requests: Sequence[Command]) -> None:
         if requests and self._is_serving:
-            outbox = self._outbox
+            outbox, frames = self._outbox, _NO_FRAMES
             outbox.is_held = True
             try:
-                self._routes.dispatch(self, requests)
+                frames = self._routes.dispatch(self, requests)
             finally:
                 turn = self._turn
                 if turn is not None and turn.is_handling:
+                    if frames:
+                        outbox.put_all(frames)
                     turn.hold(self, outbox)
                 else:
                     outbox.is_held = False
-                    outbox.flush()
+                    outbox.send(frames)
 
     def _take_mixed(self, data: bytes) -> None:
         """A read with answers in it, with parts of a frame, or with something broken."""

@@ -208,8 +208,11 @@ class Link(asyncio.Protocol, abc.ABC):
             except RemoteProtocolError as error:
                 self._refuse(error)
                 return
-        if self._turn is None or not self._turn.add(self, data):
+        turn = self._turn
+        if turn is None or turn.alone is self:
             self.handle(data)
+        else:
+            turn.add(self, data)
 
     def eof_received(self) -> bool:
         self.close("closed by the peer")

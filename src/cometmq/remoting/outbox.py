@@ -111,6 +111,21 @@ class Outbox:
         self._parts += frames
         self._gathered(sum(map(len, frames)))
 
+    def send(self, frames: list[bytes]) -> None:
+        """Write what has gathered, and these whole frames behind it."""
+        if len(frames) != 1 or self._parts or self.tls is not None:
+            self._parts += frames
+            self.gathered_bytes += sum(map(len, frames))
+            self.flush()
+        elif not self._transport.is_closing():
+            # The usual case: what ``flush`` does with one part.
+            frame, transport = frames[0], self._transport
+            self._written_bytes += len(frame)
+            transport.write(frame)
+            unsent = transport.get_write_buffer_size()
+            if unsent > self._bytes_high or self._is_full:
+                self._judge(unsent)
+
     def flush(self) -> None:
         """Write what has gathered."""
         transport = self._transport
@@ -126,10 +141,7 @@ class Outbox:
                 transport.writelines(parts)
             else:
                 transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-        unsent = transport.get_write_buffer_size()
-        self._is_full = unsent > self._bytes_high
-        if unsent > self._bytes_max:
-            self._drop(f"has {unsent} bytes of answers unread")
+        self._judge(transport.get_write_buffer_size())
 
     def write(self, data: bytes | memoryview) -> None:
         """Write bytes as they are, at once."""
@@ -144,6 +156,11 @@ class Outbox:
         self._is_paused = self._is_full = False
         while self._waiting:
             _wake(self._waiting.popleft())
+
+    def _judge(self, unsent: int) -> None:
+        self._is_full = unsent > self._bytes_high
+        if unsent > self._bytes_max:
+            self._drop(f"has {unsent} bytes of answers unread")
 
     def _gathered(self, size: int) -> None:
         self.gathered_bytes += size

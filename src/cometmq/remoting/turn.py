@@ -37,23 +37,24 @@ class Turn:
         self._reads: list[tuple[Reader, bytes]] = []
         self._read_bytes = 0
         self._last: Reader | None = None  # who has read last
+        # The same while nothing is gathered: its next read need not wait for others.
+        self.alone: Reader | None = None
         self.is_handling = False
         # Answers that wait until all reads are handled, and of whom.
         self._held: list[tuple[Reader, Outbox]] = []
         self._held_bytes = 0
 
-    def add(self, reader: Reader, data: bytes) -> bool:
-        """Have a read handled with those of others; False when there are none, so do it at once."""
-        if self._last is reader and not self._reads:
-            return False
+    def add(self, reader: Reader, data: bytes) -> None:
+        """Have a read handled with those of others; whoever is ``alone`` handles it at once."""
+        assert reader is not self.alone
         self._last = reader
+        self.alone = None
         if not self._reads:
             asyncio.get_running_loop().call_soon(self.finish)
         self._reads.append((reader, data))
         self._read_bytes += len(data)
         if self._read_bytes > READ_BYTES_MAX:
             self.finish()
-        return True
 
     def hold(self, reader: Reader, outbox: Outbox) -> None:
         """While reads are handled: write its answers when all of them are."""
@@ -70,6 +71,7 @@ class Turn:
         if self.is_handling:
             return
         reads, self._reads, self._read_bytes = self._reads, [], 0
+        self.alone = self._last
         self.is_handling = True
         try:
             for reader, data in reads:
@@ -85,7 +87,7 @@ class Turn:
     def forget(self, reader: Reader) -> None:
         """A connection has ended."""
         if self._last is reader:
-            self._last = None
+            self._last = self.alone = None
 
     def _write(self) -> None:
         held, self._held, self._held_bytes = self._held, [], 0

@@ -19,19 +19,19 @@ class Watch:
     """The times that matter of one connection, in seconds of the loop's clock."""
 
     __slots__ = (
-        "_last_activity",
-        "_partial_since",
         "_sent_bytes",
         "_settings",
         "_stalled_since",
+        "last_activity",
+        "partial_since",
         "read_count",
     )
 
     def __init__(self, settings: ChannelSettings, now: float) -> None:
         self._settings = settings
-        self._last_activity = now  # a byte in either direction, as far as was noticed
+        self.last_activity = now  # a byte in either direction, as far as was noticed
         self.read_count = 0  # how often something came from the peer
-        self._partial_since: float | None = None  # when the frame that is incomplete began
+        self.partial_since: float | None = None  # when the frame that is incomplete began
         self._stalled_since: float | None = None  # when unread answers last became fewer
         self._sent_bytes = 0  # what the peer had taken when we looked last
 
@@ -45,12 +45,12 @@ class Watch:
 
     def note_read(self, now: float, *, is_partial: bool, is_progress: bool) -> None:
         """Bytes came; do they leave something incomplete, and did they complete something?"""
-        self._last_activity = now
+        self.last_activity = now
         self.read_count += 1
         if not is_partial:
-            self._partial_since = None
-        elif is_progress or self._partial_since is None:
-            self._partial_since = now
+            self.partial_since = None
+        elif is_progress or self.partial_since is None:
+            self.partial_since = now
 
     def note_stall(self, now: float, sent_bytes: int) -> None:
         """Too much is unsent: nothing is read from the peer until it has read."""
@@ -60,8 +60,8 @@ class Watch:
     def note_flow(self, now: float) -> None:
         """The peer has read; what it was sending meanwhile was not its fault to be late with."""
         self._stalled_since = None
-        if self._partial_since is not None:
-            self._partial_since = now
+        if self.partial_since is not None:
+            self.partial_since = now
 
     def verdict(self, now: float, sent_bytes: int) -> Verdict | None:
         """Must the connection end? ``sent_bytes`` is what the peer has taken in all."""
@@ -69,15 +69,15 @@ class Watch:
         if sent_bytes > self._sent_bytes:
             # It reads. However slowly: a big answer over a thin line takes its time.
             self._sent_bytes = sent_bytes
-            self._last_activity = now
+            self.last_activity = now
             if self._stalled_since is not None:
                 self._stalled_since = now
         if self._stalled_since is not None:
             if now - self._stalled_since > limits.stalled_seconds_max:
                 return Verdict(f"left answers unread for {limits.stalled_seconds_max} s", True)
             return None
-        if self._partial_since is not None and now - self._partial_since > limits.frame_seconds_max:
+        if self.partial_since is not None and now - self.partial_since > limits.frame_seconds_max:
             return Verdict(f"took more than {limits.frame_seconds_max} s for one frame", True)
-        if now - self._last_activity > limits.idle_seconds_max:
+        if now - self.last_activity > limits.idle_seconds_max:
             return Verdict(f"idle for {limits.idle_seconds_max} s", False)
         return None

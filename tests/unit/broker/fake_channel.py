@@ -87,7 +87,7 @@ class FakeChannel(Channel):
     def ask(self, routes: Routes, *commands: Command) -> list[Reply]:
         """Hand requests to ``routes`` as if they had come with one read; the replies to them."""
         before = len(self.replies)
-        routes.dispatch(self, commands)
+        self.answer_with(routes.dispatch(self, commands))
         replies = self.replies[before:]
         del self.replies[before:]
         return replies

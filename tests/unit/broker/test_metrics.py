@@ -120,6 +120,11 @@ def metered() -> tuple[Registry, RequestMeter, Routes]:
 
     routes.add_batch(RequestCode.SEND_MESSAGE_V2, batch)
     routes.add_batch(RequestCode.PULL_MESSAGE, batch)
+
+    def usual(channel: Channel, commands: Sequence[Command], frames: list[bytes]) -> int:
+        return sum(command.body == b"usual" for command in commands)
+
+    routes.add_short_way(RequestCode.SEND_MESSAGE_V2, usual)
     routes.add(RequestCode.HEART_BEAT, lambda channel, command: Answer())
     meter.add_to(routes)
     return registry, meter, routes
@@ -141,6 +146,18 @@ def test_requests_are_counted_one_by_one_and_timed_by_read() -> None:
     assert 'request_seconds_count{kind="send"} 1\n' in text
     assert meter.times.put.count == 1
     assert meter.pull_count == 1
+
+
+def test_what_takes_a_short_way_is_counted_and_timed_once() -> None:
+    registry, _, routes = metered()
+
+    FakeChannel().ask(
+        routes, *(request(RequestCode.SEND_MESSAGE_V2, body=b"usual") for _ in range(3))
+    )
+
+    text = registry.expose()
+    assert 'requests_total{kind="send"} 3\n' in text
+    assert 'request_seconds_count{kind="send"} 1\n' in text
 
 
 def test_a_handler_that_raises_is_counted_and_its_error_goes_on(

@@ -145,9 +145,10 @@ class _Everything(Routes):
         super().__init__()
         self._handler = handler
 
-    def dispatch(self, channel: Channel, commands: Sequence[Command]) -> None:
+    def dispatch(self, channel: Channel, commands: Sequence[Command]) -> list[bytes]:
         for request in commands:
             self._handler(channel, request)
+        return []
 
 
 class FakeCluster:

@@ -60,6 +60,36 @@ async def test_much_is_written_at_once_even_then(transport: FakeTransport) -> No
     assert all(MIB <= len(write) < 1.1 * MIB for write in transport.writes)
 
 
+@pytest.mark.parametrize("frames", [[b"one"], [b"one", b"two"], []])
+async def test_frames_are_sent_at_once_behind_what_has_gathered(
+    transport: FakeTransport, frames: list[bytes]
+) -> None:
+    outbox, _ = outbox_on(transport)
+    outbox.send(frames)
+    sent = b"".join(frames)
+    assert transport.writes == ([sent] if sent else [])
+
+    outbox.put(b"zero")
+    outbox.send(frames)
+    await asyncio.sleep(0)
+
+    assert b"".join(transport.writes) == sent + b"zero" + sent
+    assert outbox.sent_bytes == 2 * len(sent) + 4
+
+
+async def test_frames_sent_at_once_are_judged_like_all(transport: FakeTransport) -> None:
+    outbox, dropped = outbox_on(transport, bytes_max=1000)
+
+    transport.unsent_bytes = 2 * MIB
+    outbox.send([b"too much"])
+    assert dropped == [f"has {2 * MIB} bytes of answers unread"]
+    assert outbox.is_stalled
+
+    transport.unsent_bytes = 0
+    outbox.send([b"it has read"])
+    assert not outbox.is_stalled
+
+
 async def test_a_peer_that_leaves_too_much_unread_is_dropped(transport: FakeTransport) -> None:
     outbox, dropped = outbox_on(transport, bytes_max=1000)
 

@@ -1,6 +1,7 @@
 """What becomes of a request on its way to its handler and back; the peer is a fake transport."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from tests.unit.remoting.kit import (
     ECHO,
     SLOW,
     FakeTransport,
+    answer,
     bodies,
     channel_on,
     echo_routes,
@@ -86,6 +88,91 @@ async def test_a_batch_handler_gets_runs_of_its_code_in_the_order_received(
     assert batches == [[0, 1], [3, 4, 5]]
     assert len(transport.writes) == 1
     assert [command.opaque for command in transport.commands()] == [0, 1, 2, 3, 4, 5]
+
+
+def usual_routes(seen: list[tuple[str, list[int]]], *, failing: str = "") -> Routes:
+    """Routes on which what has the body ``usual`` is taken the short way."""
+
+    def take(channel: Channel, commands: Sequence[Command], frames: list[bytes]) -> int:
+        usual = list(itertools.takewhile(lambda command: command.body == b"usual", commands))
+        seen.append(("short", [command.opaque for command in usual]))
+        frames += [answer(command.opaque, body=b"short") for command in usual]
+        if failing == "short":
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, "later")
+        return len(usual)
+
+    def handle(channel: Channel, commands: Sequence[Command]) -> None:
+        seen.append(("long", [command.opaque for command in commands]))
+        if failing == "long":
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, "later")
+        for command in commands:
+            channel.reply(command, Answer(body=b"long"))
+
+    routes = echo_routes()
+    routes.add_batch(SLOW, handle)
+    routes.add_short_way(SLOW, take)
+    return routes
+
+
+async def test_a_short_way_takes_what_is_usual_and_leaves_the_rest_to_the_handler(
+    transport: FakeTransport,
+) -> None:
+    seen: list[tuple[str, list[int]]] = []
+    channel = channel_on(transport, usual_routes(seen))
+
+    bodies = [b"usual", b"usual", b"odd", b"usual"]
+    channel.data_received(b"".join(request(SLOW, n, body) for n, body in enumerate(bodies)))
+
+    assert seen == [("short", [0, 1]), ("long", [2, 3])]
+    got = {command.opaque: command.body for command in transport.commands()}
+    assert got == {0: b"short", 1: b"short", 2: b"long", 3: b"long"}
+    assert len(transport.writes) == 1
+
+
+async def test_a_short_way_sees_commands_of_its_code_only_and_the_order_stays(
+    transport: FakeTransport,
+) -> None:
+    seen: list[tuple[str, list[int]]] = []
+    channel = channel_on(transport, usual_routes(seen))
+
+    codes = [SLOW, ECHO, SLOW, SLOW, ECHO]
+    channel.data_received(b"".join(request(code, n, b"usual") for n, code in enumerate(codes)))
+
+    assert seen == [("short", [0]), ("short", [2, 3])]
+    assert sorted(command.opaque for command in transport.commands()) == [0, 1, 2, 3, 4]
+    assert len(transport.writes) == 1
+
+
+async def test_a_short_way_that_raises_fails_its_run_and_answers_nothing_else(
+    transport: FakeTransport,
+) -> None:
+    channel = channel_on(transport, usual_routes([], failing="short"))
+
+    channel.data_received(request(SLOW, 1, b"usual") + request(SLOW, 2) + request(ECHO, 3))
+
+    assert [(got.opaque, got.code) for got in transport.commands()] == [(1, 2), (2, 2), (3, 0)]
+
+
+async def test_a_handler_that_raises_behind_a_short_way_fails_only_what_was_left(
+    transport: FakeTransport,
+) -> None:
+    channel = channel_on(transport, usual_routes([], failing="long"))
+
+    channel.data_received(request(SLOW, 1, b"usual") + request(SLOW, 2))
+
+    assert {got.opaque: got.code for got in transport.commands()} == {1: 0, 2: 2}
+
+
+async def test_a_gate_stands_before_short_ways_too(transport: FakeTransport) -> None:
+    seen: list[tuple[str, list[int]]] = []
+    routes = usual_routes(seen)
+    routes.set_gate(lambda channel, command: Answer(16) if command.opaque == 1 else None)
+    channel = channel_on(transport, routes)
+
+    channel.data_received(request(SLOW, 1, b"usual") + request(SLOW, 2, b"usual"))
+
+    assert seen == [("short", [2])]
+    assert {got.opaque: got.code for got in transport.commands()} == {1: 16, 2: 0}
 
 
 async def test_an_unknown_code_is_answered_as_java_answers_it(transport: FakeTransport) -> None:
@@ -380,3 +467,8 @@ def test_a_code_has_one_handler() -> None:
         routes.add(ECHO, lambda channel, command: Answer())
     with pytest.raises(AssertionError):
         routes.add_batch(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda channel, commands: None)
+
+
+def test_a_short_way_needs_a_handler_for_what_it_leaves() -> None:
+    with pytest.raises(AssertionError):
+        echo_routes().add_short_way(SLOW, lambda channel, commands, frames: 0)

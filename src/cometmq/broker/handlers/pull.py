@@ -120,6 +120,8 @@ class PullHandlers:
     def add_to(self, routes: Routes) -> None:
         routes.add_batch(RequestCode.PULL_MESSAGE, self.pull)
         routes.add_batch(RequestCode.LITE_PULL_MESSAGE, self.lite_pull)
+        routes.add_short_way(RequestCode.PULL_MESSAGE, self._take)
+        routes.add_short_way(RequestCode.LITE_PULL_MESSAGE, self._take_lite)
 
     def lite_pull(self, channel: Channel, commands: Sequence[Command]) -> None:
         if self._settings.lite_pull_message_enable:
@@ -130,24 +132,19 @@ class PullHandlers:
             channel.reply(command, Answer(ResponseCode.NO_PERMISSION, remark=remark))
 
     def pull(self, channel: Channel, commands: Sequence[Command]) -> None:
+        """Answer pulls, of which the first is not plain, or too much was found before it."""
         position, count = 0, len(commands)
         while position < count:
-            frames: list[bytes] = []
-            try:
-                self._store.take_pulls(self._tail, commands, position, frames)
-            except OSError as error:
-                # Of one pull, whose queue cannot be mapped; it is told so on the long way.
-                _log.error("pulls cannot be answered the short way: %s", error)
-            if frames:  # one for each pull that was answered
-                channel.answer_with(frames)
-                position += len(frames)
-                continue
             command = commands[position]
             try:
                 self._pull(channel, command)
             except Exception as error:
                 channel.reply(command, failure(command, error))
             position += 1
+            frames: list[bytes] = []
+            if taken := self._taken(commands, position, frames):
+                channel.answer_with(frames)
+                position += taken
 
     def use(self, settings: BrokerSettings) -> None:
         """Settings have changed, the store's perhaps too."""
@@ -174,6 +171,25 @@ class PullHandlers:
         self.held.close(lambda pull: pull.channel.reply(pull.command, answer))
 
     # --- the inside
+
+    def _take(self, _: Channel, commands: Sequence[Command], frames: list[bytes]) -> int:
+        return self._taken(commands, 0, frames)
+
+    def _take_lite(self, _: Channel, commands: Sequence[Command], frames: list[bytes]) -> int:
+        if not self._settings.lite_pull_message_enable:
+            return 0
+        return self._taken(commands, 0, frames)
+
+    def _taken(self, commands: Sequence[Command], begin: int, frames: list[bytes]) -> int:
+        """Answer plain pulls from ``begin`` on; how many, each with a frame."""
+        if begin == len(commands):
+            return 0
+        try:
+            self._store.take_pulls(self._tail, commands, begin, frames)
+        except OSError as error:
+            # Of one pull, whose queue cannot be mapped; it is told so on the long way.
+            _log.error("pulls cannot be answered the short way: %s", error)
+        return len(frames)
 
     def _pull(self, channel: Channel, command: Command) -> None:
         header = core.read(command, PullMessage)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from cometmq.broker.send_plans import illegal
+from cometmq.broker.send_plans import BORN_HOST, illegal
 from cometmq.codec import core
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.send import SendMessage, SendMessageV2
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cometmq.codec.command import Command
     from cometmq.codec.headers.send import SendMessageResponse
     from cometmq.remoting.channel import Channel
-    from cometmq.remoting.routes import Routes
+    from cometmq.remoting.routes import Routes, ShortWay
     from cometmq.store import MessageStore
     from cometmq.store.results import PutResult
 
@@ -70,30 +70,43 @@ class SendHandlers:
         routes.add_batch(RequestCode.SEND_MESSAGE, long)
         routes.add_batch(RequestCode.SEND_MESSAGE_V2, short)
         routes.add_batch(RequestCode.SEND_BATCH_MESSAGE, short)
+        if self._tail is not None:
+            routes.add_short_way(RequestCode.SEND_MESSAGE, self._short_way(self._tail, SendMessage))
+            routes.add_short_way(
+                RequestCode.SEND_MESSAGE_V2, self._short_way(self._tail, SendMessageV2)
+            )
+
+    def _short_way(self, tail: core.SendTail, header_type: type[SendMessage]) -> ShortWay:
+        """Takes plain sends from the front of a read."""
+        take_sends, plans = self._store.take_sends, self._plans
+
+        def take(channel: Channel, commands: Sequence[Command], frames: list[bytes]) -> int:
+            host, flags = channel.attributes.get(BORN_HOST) or plans.born_host(channel)
+            return take_sends(tail, commands, 0, header_type, host, flags, frames)
+
+        return take
 
     def send(
         self, header_type: type[SendMessage], channel: Channel, commands: Sequence[Command]
     ) -> None:
-        """Take sends with headers of one kind, and answer them."""
+        """Take sends with headers of one kind, of which the first is not plain, and answer them."""
         born_host, host_flags = self._plans.born_host(channel)
         count = len(commands)
         waiting: list[Stored] = []
         position = 0
         while position < count:
-            if self._tail is not None:
+            try:
+                self._send_one(channel, commands[position], header_type, waiting)
+            except Exception as error:
+                channel.reply(commands[position], failure(commands[position], error))
+            position += 1
+            if self._tail is not None and position < count:
                 heads: list[bytes] = []
                 position = self._store.take_sends(
                     self._tail, commands, position, header_type, born_host, host_flags, heads
                 )
                 if heads:
                     channel.answer_with(heads)
-                if position == count:
-                    break
-            try:
-                self._send_one(channel, commands[position], header_type, waiting)
-            except Exception as error:
-                channel.reply(commands[position], failure(commands[position], error))
-            position += 1
         if waiting and self._durability is not None:
             end = self._store.log_end
             self._durability.after(
