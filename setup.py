@@ -23,6 +23,11 @@ class BuildIfPossible(build_ext):
         super().initialize_options()
         self.failed: set[str] = set()
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = True  # as many at a time as there are processors
+
     def build_extension(self, ext: Extension) -> None:
         try:
             super().build_extension(ext)
