@@ -170,6 +170,12 @@ def test_a_topic_that_the_broker_refuses_is_an_error() -> None:
             cluster.create_topic("no blanks")
 
 
+@pytest.mark.parametrize("key", ["brokerName", "namesrvAddr", "storePathRootDir"])
+def test_what_the_cluster_decides_itself_cannot_be_set(key: str) -> None:
+    with pytest.raises(ClusterError, match=f"{key} is the cluster's own"):
+        LocalCluster(settings={key: "mine"}).__enter__()
+
+
 def test_settings_are_those_of_the_brokers_file() -> None:
     settings = {"autoCreateTopicEnable": False, "maxMessageSize": 1000}
 

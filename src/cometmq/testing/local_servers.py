@@ -140,6 +140,10 @@ class AioServer(Generic[S]):
         await self.start()
 
 
+_OF_THE_CLUSTER = ("brokerName", "namesrvAddr", "storePathRootDir")
+"""Settings by which it finds its brokers again."""
+
+
 class AioBroker(AioServer[Broker]):
     """A broker; ``folder`` is its store, ``settings`` what it is set to beyond the usual."""
 
@@ -180,6 +184,9 @@ class AioBroker(AioServer[Broker]):
         own = {"brokerName": self.name, "storePathRootDir": self.folder, "listenPort": port}
         if self.namesrv:
             own["namesrvAddr"] = self.namesrv
+        for key in _OF_THE_CLUSTER:
+            if key in self.settings:
+                raise ClusterError(self.name, f"{key} is the cluster's own", "leave it out")
         given = {**SMALL, "bindAddress": LOOPBACK, **own, **self.settings}
         return loaded(BrokerConfig, given)
 
