@@ -24,6 +24,7 @@ from cometmq.codec.answer_pieces import (
     cut,
     json_writer,
 )
+from cometmq.codec.headers.base import SMALL_INTEGERS, exact_texts
 from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.errors import ProtocolError
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     Limits = tuple[int, int, int, int, int]
     Bounds = tuple[int, int, int]
     Chosen = tuple[list[memoryview], int, int, int]
+    Place = tuple[str, str, int]
+    Asked = tuple["PullPlan", Place, int, int, int]
 
 COMMIT_OFFSET: Final = 0x1
 SUSPEND: Final = 0x2
@@ -55,6 +58,12 @@ GATHERED_BYTES_MAX: Final = 512 * 1024
 _VARIES: Final = ~(COMMIT_OFFSET | SUSPEND)
 _OTHERS_BEGIN: Final = PullMessage.__struct_fields__.index("max_msg_bytes")
 _NO_QUEUES: Final[Mapping[int, QueueTail]] = {}
+_OFFSET_DIGITS_MAX: Final = 18
+
+assert PullMessage.__struct_fields__[:8] == (
+    "consumer_group", "topic", "queue_id", "queue_offset",
+    "max_msg_nums", "sys_flag", "commit_offset", "suspend_timeout_millis",
+)  # fmt: skip
 
 
 class Queue(Protocol):
@@ -124,17 +133,26 @@ class PullPlan:
         self.subscription = subscription
         self.version = 0 if subscription is None else subscription.version
         self.message_model = None if online is None else online.message_model
+        # What the pull said that fitted last, and what its flags are: who says the same fits, too.
+        self.said: tuple[str | None, ...] = ()
+        self.said_flags = 0
 
     def fits(self, header: PullMessage, online: Mapping[str, OnlineGroup]) -> bool:
         """Whether a pull is answered by this plan."""
-        if not 0 <= header.queue_id < self.queue_count or self.wish != wish(header):
-            return False
+        return (
+            0 <= header.queue_id < self.queue_count
+            and self.wish == wish(header)
+            and (self.online is None or header.sub_version <= self.version)
+            and self.holds(header.consumer_group, header.topic, online)
+        )
+
+    def holds(self, consumer_group: str, topic: str, online: Mapping[str, OnlineGroup]) -> bool:
+        """Whether the group is what it was when the plan was made."""
         group = self.online
         return group is None or (
-            online.get(header.consumer_group) is group
+            online.get(consumer_group) is group
             and group.message_model is self.message_model
-            and group.subscriptions.get(header.topic) is self.subscription
-            and header.sub_version <= self.version
+            and group.subscriptions.get(topic) is self.subscription
         )
 
 
@@ -186,37 +204,72 @@ class PullTail:
 
         The answers go to ``frames``. Ends earlier when they are large.
         """
-        gathered = 0
+        gathered, texts = 0, exact_texts(header_type)
         for number in range(begin, len(commands)):
             if gathered > GATHERED_BYTES_MAX:
                 return number
             command = commands[number]
-            try:
-                header = self._read(command, header_type)
-            except ProtocolError:
+            asked = self._as_before(command, texts) or self._asked(command, header_type, texts)
+            if asked is None or command.flag & 2:
                 return number
-            plan = self.plans.get((header.consumer_group, header.topic))
-            if plan is None or command.flag & 2 or not plan.fits(header, self._online):
-                return number
-            frame = self._found(command, header, plan, warm_begin, log_end)
+            plan, place, offset, flags, commit_offset = asked
+            frame = self._found(command, place, offset, plan, warm_begin, log_end)
             if frame is None:
                 return number
-            if header.sys_flag & COMMIT_OFFSET and header.commit_offset <= self._end_of(header):
-                place = header.consumer_group, header.topic, header.queue_id
-                self._commit(*place, header.commit_offset)
+            _, topic, queue_id = place
+            if flags & COMMIT_OFFSET and commit_offset <= self._queues[topic][queue_id].max_offset:
+                self._commit(*place, commit_offset)
             frames.append(frame)
             gathered += len(frame)
         return len(commands)
 
-    def _end_of(self, header: PullMessage) -> int:
-        return self._queues[header.topic][header.queue_id].max_offset
+    def _as_before(self, command: Command, header_texts: type[Any]) -> Asked | None:
+        """What a pull asks that says the same as the last one of its plan, apart from offsets."""
+        texts: Any = command.ext
+        if type(texts) is not header_texts:
+            return None
+        said = astuple(texts)
+        plan = self.plans.get(said[:2])
+        if plan is None or plan.said != _but_offsets(said):
+            return None
+        _, _, queue_text, offset_text, _, _, commit_text, *_ = said
+        queue_id = SMALL_INTEGERS.get(queue_text)
+        offset, commit_offset = _offset(offset_text), _offset(commit_text)
+        if queue_id is None or queue_id >= plan.queue_count or offset is None:
+            return None
+        if commit_offset is None or not plan.holds(said[0], said[1], self._online):
+            return None
+        return plan, (said[0], said[1], queue_id), offset, plan.said_flags, commit_offset
+
+    def _asked(
+        self, command: Command, header_type: type[PullMessage], header_texts: type[Any]
+    ) -> Asked | None:
+        """What any pull asks; None when there is no plan for it."""
+        texts: Any = command.ext  # reading may replace it
+        try:
+            header = self._read(command, header_type)
+        except ProtocolError:
+            return None
+        plan = self.plans.get((header.consumer_group, header.topic))
+        if plan is None or not plan.fits(header, self._online):
+            return None
+        if type(texts) is header_texts:
+            plan.said, plan.said_flags = _but_offsets(astuple(texts)), header.sys_flag
+        place = header.consumer_group, header.topic, header.queue_id
+        return plan, place, header.queue_offset, header.sys_flag, header.commit_offset
 
     def _found(
-        self, command: Command, header: PullMessage, plan: PullPlan, warm_begin: int, log_end: int
+        self,
+        command: Command,
+        place: Place,
+        offset: int,
+        plan: PullPlan,
+        warm_begin: int,
+        log_end: int,
     ) -> bytes | None:
         """The answer with what is there; None when that is nothing, or not simple."""
-        queue: Any = self._queues.get(header.topic, _NO_QUEUES).get(header.queue_id)
-        offset = header.queue_offset
+        _, topic, queue_id = place
+        queue: Any = self._queues.get(topic, _NO_QUEUES).get(queue_id)
         if queue is None or queue.extension is not None:
             return None
         low, high = queue.min_offset, queue.max_offset
@@ -246,12 +299,27 @@ class PullTail:
         plan.taken[0] += records
         plan.taken[1] += size
         offsets = offset + examined, low, high
-        plan.pulled[header.queue_id] = offset + examined
+        plan.pulled[queue_id] = offset + examined
         if command.serialization == 0:
             head = self._json_answer((*offsets, command.opaque), size)
         else:
             head = self._answer(command.serialization, command.opaque, *offsets, size)
         return b"".join((head, *parts))
+
+
+def _but_offsets(said: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """The texts of a pull without group, topic, queue and offsets."""
+    return said[4:6] + said[7:]
+
+
+def _offset(text: str | None) -> int | None:
+    """An offset as it is usually written."""
+    small = SMALL_INTEGERS.get(text)  # type: ignore[arg-type]
+    if small is not None:
+        return small
+    if text is None or len(text) > _OFFSET_DIGITS_MAX or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
 
 
 def _some_of(

@@ -121,7 +121,14 @@ def wanted(**changes: Any) -> PullMessage:
     return PullMessage(**fields)
 
 
-def pull(*, opaque: int = 1, form: int = 0, oneway: bool = False, **changes: Any) -> Command:
+def pull(
+    *,
+    opaque: int = 1,
+    form: int = 0,
+    oneway: bool = False,
+    decode: Callable[[bytes], tuple[list[Command], int]] = core.decode_frames,
+    **changes: Any,
+) -> Command:
     """A pull as it comes from the wire."""
     wire = commands.encode(
         Command(
@@ -132,7 +139,7 @@ def pull(*, opaque: int = 1, form: int = 0, oneway: bool = False, **changes: Any
             ext=wanted(**changes).to_ext(),
         )
     )
-    ((command,), _) = core.decode_frames(wire)
+    ((command,), _) = decode(wire)
     return command
 
 
@@ -356,6 +363,80 @@ class TestASubscriptionByHeartbeat:
         assert place.take(pull(sys_flag=0))[0] == 0
 
 
+class TestAPullLikeTheLastOne:
+    """The plain core does not read again what it has found to fit."""
+
+    @pytest.fixture
+    def place(self) -> Place:
+        place = plain()
+        for queue in place.queues["orders"].values():
+            queue.max_offset = 5
+        place.plan(wanted())
+        return place
+
+    @pytest.fixture
+    def read(self, place: Place) -> list[Command]:
+        """Headers that were read."""
+        commands_read: list[Command] = []
+
+        def noting(command: Command, header_type: Any) -> Any:
+            commands_read.append(command)
+            return core.read(command, header_type)
+
+        place.tail._read = noting
+        return commands_read
+
+    def test_only_the_first_is_read(self, place: Place, read: list[Command]) -> None:
+        flags = SUBSCRIPTION | COMMIT_OFFSET
+        asked = [
+            usual_pull(sys_flag=flags, queue_id=number % 2, queue_offset=number, commit_offset=2)
+            for number in range(4)
+        ]
+
+        end, frames = place.take(*asked)
+
+        assert (end, len(frames), len(read)) == (4, 4, 1)
+        assert [one[2:] for one in place.committed] == [(0, 2), (1, 2), (0, 2), (1, 2)]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"sys_flag": SUBSCRIPTION},
+            {"suspend_timeout_millis": 1},
+            {"sub_version": 99},
+            {"queue_offset": 10**18},
+            {"queue_id": 2},
+            {"max_msg_nums": 31},
+            {"subscription": "red"},
+            {"form": 1},
+            {"request_source": 1},
+        ],
+    )
+    def test_whatever_else_it_says_is_read(
+        self, place: Place, read: list[Command], changes: dict[str, Any]
+    ) -> None:
+        place.take(usual_pull(), usual_pull(**changes))
+
+        assert len(read) == 2
+
+    def test_a_plan_that_holds_no_more_does_not_serve_it(self, place: Place) -> None:
+        subscription = SimpleNamespace(version=5)
+        place.online["g"] = SimpleNamespace(
+            subscriptions={"orders": subscription}, message_model="CLUSTERING"
+        )
+        place.plan(wanted(sys_flag=0, subscription=None))
+        said = {"sys_flag": 0, "subscription": None}
+        assert place.take(usual_pull(**said), usual_pull(**said))[0] == 2
+
+        place.online.clear()
+
+        assert place.take(usual_pull(**said))[0] == 0
+
+
+def usual_pull(**changes: Any) -> Command:
+    return pull(decode=commands.decode_frames, **changes)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_both_cores_answer_alike(seed: int) -> None:
     chance = random.Random(seed)
@@ -367,11 +448,21 @@ def test_both_cores_answer_alike(seed: int) -> None:
         place.queues["orders"][0] = Queue(offsets, size, min_offset=3)
         place.plan(wanted(), tags=tags)
     asked = [
-        pull(queue_offset=chance.randrange(-1, 42), opaque=number, form=chance.randrange(2))
-        for number in range(50)
+        pull(
+            queue_offset=chance.randrange(-1, 42),
+            opaque=number,
+            form=chance.randrange(2),
+            queue_id=chance.choice([0, 0, 0, 1, 2]),
+            sys_flag=SUBSCRIPTION | chance.choice([0, 0, 0, COMMIT_OFFSET, 8]),
+            commit_offset=chance.choice([0, 5, 100]),
+            sub_version=chance.choice([5, 5, 5, 6]),
+            decode=chance.choice([core.decode_frames, commands.decode_frames]),
+        )
+        for number in range(100)
     ]
 
     for command in asked:
         assert both[0].take(command) == both[1].take(command), seed
     assert both[0].taken == both[1].taken, seed
     assert both[0].pulled == both[1].pulled, seed
+    assert both[0].committed == both[1].committed, seed
