@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cometmq.admin.kinds import is_of_dead_letters
 from cometmq.admin.name_servers import ServerConfig
 from cometmq.admin.servers import (
     OUTAGES,
@@ -182,7 +183,7 @@ class Brokers:
         return tuple(found)
 
     async def backlog(self, broker: str, *, is_ordered: bool = False) -> tuple[GroupBacklog, ...]:
-        """How far all groups are behind on one broker, the furthest first."""
+        """How far all groups are behind on one broker, the furthest first; not on dead letters."""
         place = await self._servers.broker(broker)
         found = await self._servers.ask_for(
             ConsumeStatsList,
@@ -333,7 +334,12 @@ def _backlog(found: ConsumeStatsList) -> tuple[GroupBacklog, ...]:
     backlogs = []
     for table in found.consume_stats_list:
         for group, parts in table.items():
-            queues = {queue: own for part in parts for queue, own in part.offset_table.items()}
+            queues = {
+                queue: own
+                for part in parts
+                for queue, own in part.offset_table.items()
+                if not is_of_dead_letters(group, queue.topic)
+            }
             lag = sum(own.broker_offset - own.consumer_offset for own in queues.values())
             topics = tuple(sorted({queue.topic for queue in queues}))
             backlogs.append(GroupBacklog(group, topics, lag))

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from cometmq.admin.clients import Clients, Membership
-from cometmq.admin.kinds import is_system_group
+from cometmq.admin.kinds import is_of_dead_letters, is_system_group
 from cometmq.admin.servers import (
     UNCHANGED,
     BrokerAddress,
@@ -180,7 +180,11 @@ class Groups:
         )
 
     async def lag(self, group: str, topic: str | None = None) -> GroupLag:
-        """How far a group is, on all its topics or on one; no queues when it has no offsets."""
+        """How far a group is, on all its topics or on one; no queues when it has no offsets.
+
+        Its offset on its own dead letters says which of them are dealt with, and nobody consumes
+        them: it counts only when ``topic`` names them.
+        """
         return await self.lag_on((await self._servers.fleet()).readers(), group, topic)
 
     async def lag_on(
@@ -198,7 +202,7 @@ class Groups:
             except NotFound:
                 return ConsumeStats()
 
-        return _lag(group, await self._servers.survey(brokers, ask))
+        return _lag(group, topic, await self._servers.survey(brokers, ask))
 
     async def members(self, group: str) -> Membership:
         """Who consumes with a group now; nobody may be connected."""
@@ -417,7 +421,7 @@ def _on_broker(broker: BrokerAddress, config: SubscriptionGroupConfig) -> GroupO
     )
 
 
-def _lag(group: str, survey: Survey[ConsumeStats]) -> GroupLag:
+def _lag(group: str, topic: str | None, survey: Survey[ConsumeStats]) -> GroupLag:
     queues = [
         QueueLag(
             queue.topic,
@@ -431,6 +435,7 @@ def _lag(group: str, survey: Survey[ConsumeStats]) -> GroupLag:
         )
         for _, stats in survey.answers
         for queue, own in sorted(stats.offset_table.items())
+        if topic is not None or not is_of_dead_letters(group, queue.topic)
     ]
     queues.sort(key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
     return GroupLag(

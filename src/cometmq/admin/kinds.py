@@ -46,3 +46,8 @@ def topic_kind(name: str, server_names: Collection[str] = ()) -> TopicKind:
 def is_system_group(name: str) -> bool:
     """Whether a group is RocketMQ's own."""
     return name in _CLIENT_GROUPS or is_broker_group(name)
+
+
+def is_of_dead_letters(group: str, topic: str) -> bool:
+    """Whether a topic holds the dead letters of this group, which it does not consume itself."""
+    return topic == DLQ_PREFIX + group

@@ -112,6 +112,28 @@ async def test_the_lag_of_a_broker_that_is_down_is_missing_and_said_so() -> None
     assert [outage.broker_name for outage in lag.outages] == ["broker-b"]
 
 
+async def test_dead_letters_that_are_dealt_with_are_no_lag_unless_they_are_named() -> None:
+    """Who replays dead letters stores the group's offset on them; nobody consumes them."""
+    cluster = group_cluster()
+    offsets = {
+        MessageQueue("orders", "broker-a", 0): OffsetWrapper(100, 90),
+        MessageQueue("%DLQ%billing", "broker-a", 0): OffsetWrapper(4, 1),
+        MessageQueue("%DLQ%other", "broker-a", 0): OffsetWrapper(7, 5),  # read as any topic
+    }
+    cluster.on(RequestCode.GET_CONSUME_STATS, body(ConsumeStats(offsets)), at=BROKER_A)
+    cluster.on(RequestCode.GET_CONSUME_STATS, body(ConsumeStats()), at=BROKER_B)
+
+    usual = await cluster.admin.groups.lag("billing")
+    named = await cluster.admin.groups.lag("billing", "%DLQ%billing")
+
+    assert [(queue.topic, queue.lag) for queue in usual.queues] == [
+        ("%DLQ%other", 2),
+        ("orders", 10),
+    ]
+    assert usual.lag == 12
+    assert ("%DLQ%billing", 3) in [(queue.topic, queue.lag) for queue in named.queues]
+
+
 async def test_before_5x_nothing_is_known_of_what_is_in_flight() -> None:
     cluster = group_cluster()
     offsets = {MessageQueue("orders", "broker-a", 0): OffsetWrapper(100, 90, 50)}

@@ -216,6 +216,7 @@ async def test_a_clone_is_where_its_source_is() -> None:
         MessageQueue("orders", "broker-a", 0): OffsetWrapper(90, 61),
         MessageQueue("orders", "broker-a", 1): OffsetWrapper(90, 5),  # before the first message
         MessageQueue("%RETRY%billing", "broker-a", 0): OffsetWrapper(3, 3),
+        MessageQueue("%DLQ%billing", "broker-a", 0): OffsetWrapper(3, 1),
     }
     cluster.on(RequestCode.GET_CONSUME_STATS, body(ConsumeStats(offsets)), at=BROKER_A)
     cluster.on(RequestCode.GET_CONSUME_STATS, body(ConsumeStats()), at=BROKER_B)
