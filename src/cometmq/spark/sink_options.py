@@ -33,7 +33,10 @@ SINK_OPTIONS: Final[dict[str, tuple[str, str]]] = {
         "Brokers to send to, with commas between them; by default all that have the topic.",
     ),
     "sendTimeout": ("2m", "How long to go on trying while a broker is away."),
-    "inFlight": ("4", "Frames on their way to a broker at a time."),
+    "inFlight": (
+        "4",
+        "Frames on their way to a broker at a time; without idempotence one for each queue at most.",
+    ),
     "producerId": (
         "",
         "Batch only: name of the job; run again under the same name it writes nothing twice.",

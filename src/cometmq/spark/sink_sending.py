@@ -3,6 +3,10 @@
 Frames of a task for one broker go out in the order of their numbers, on one connection. When
 something fails, the answers that are still to come are taken, and everything that is not known to
 be stored is sent again in the same order; a broker of ours stores none of it twice.
+
+Without numbers a broker stores whatever it takes: what is behind a frame that it had no room for,
+and in any order, as several threads of it may write. So of each queue one frame is under way then,
+and the next one goes when that is stored; queues do not wait for each other.
 """
 
 from __future__ import annotations
@@ -161,7 +165,7 @@ class Pipe:
         self._waiting.append(frame)
         self._bytes += len(frame.body)
         if self._line is not None:
-            self._attempt(lambda: self._ask(frame))
+            self._attempt(self._ask_waiting)
 
     def finish(self) -> None:
         """Return when every frame is stored."""
@@ -195,8 +199,17 @@ class Pipe:
             self._is_idempotent = said.code == ResponseCode.SUCCESS
         self._line = self._wire.line(self._address)
         self._asked.clear()
+        self._ask_waiting()
+
+    def _ask_waiting(self) -> None:
+        """Send what is not under way, unless it would have to wait for an earlier one's answer."""
+        asked = set(self._asked.values())
+        earlier = set()
         for frame in self._waiting:
-            self._ask(frame)
+            queue = frame.topic, frame.queue_id
+            if frame not in asked and (self._is_idempotent or queue not in earlier):
+                self._ask(frame)
+            earlier.add(queue)
 
     def _ask(self, frame: Frame) -> None:
         assert self._line is not None
@@ -207,6 +220,7 @@ class Pipe:
         answer, frame = self._receive()
         if answer.code in _STORED:
             self._stored(frame)
+            self._ask_waiting()
             return
         refusals = [(frame, answer)]
         while self._asked:  # what was sent behind it was refused too, or stored all the same
@@ -221,8 +235,7 @@ class Pipe:
         if error.response_code not in _WORTH_ANOTHER_TRY:
             raise error
         self._pause(error)
-        for waiting in self._waiting:
-            self._ask(waiting)
+        self._ask_waiting()
 
     def _receive(self) -> tuple[Command, Frame]:
         assert self._line is not None

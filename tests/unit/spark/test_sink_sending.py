@@ -30,10 +30,11 @@ class FakeBroker:
     is_up: bool = True
     stored: list[int] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
+    queues: dict[int, list[bytes]] = field(default_factory=dict)  # bodies that are stored
     most_in_flight: int = 0
     statuses: deque[int] = field(default_factory=deque)  # answers to whether it is ours
 
-    def answer(self, frame_header: Any) -> int:
+    def answer(self, frame_header: Any, body: bytes) -> int:
         sequence = int(frame_header.sequence or -1)
         self.seen.append(sequence)
         code = self.script.popleft() if self.script else OK
@@ -43,6 +44,7 @@ class FakeBroker:
             return GAP
         if not self.is_ours or sequence == len(self.stored):
             self.stored.append(sequence)
+            self.queues.setdefault(frame_header.queue_id, []).append(body)
         return code
 
 
@@ -59,7 +61,7 @@ class FakeLine:
         if self._is_lost or not self._broker.is_up:
             raise ConnectionLost("fake", "closed by the peer")
         self._count += 1
-        self._answers.append((self._count, self._broker.answer(header)))
+        self._answers.append((self._count, self._broker.answer(header, body)))
         self._broker.most_in_flight = max(self._broker.most_in_flight, len(self._answers))
         return self._count
 
@@ -115,20 +117,21 @@ class Time:
 
 def pipe(broker: FakeBroker, time: Time | None = None, **options: Any) -> Pipe:
     time = time or Time()
-    settings: dict[str, Any] = {"in_flight_max": 3, "patience_ms": 10_000, **options}
+    settings: dict[str, Any] = {
+        "in_flight_max": 3, "patience_ms": 10_000, "wants_idempotence": True, **options
+    }  # fmt: skip
     return Pipe(
         FakeWire(broker),  # type: ignore[arg-type]
         "broker-a",
         lambda: "127.0.0.1:1",
-        wants_idempotence=True,
         clock=time.clock,
         sleep=time.sleep,
         **settings,
     )
 
 
-def frame(sequence: int, body: bytes = b"x") -> Frame:
-    return Frame("orders", 0, 1, body, None, "me", sequence, 0)
+def frame(sequence: int, body: bytes = b"x", *, queue: int = 0) -> Frame:
+    return Frame("orders", queue, 1, body, None, "me", sequence, 0)
 
 
 def send(to: Pipe, count: int) -> None:
@@ -255,6 +258,52 @@ def test_a_broker_of_apache_gets_no_numbers() -> None:
 
     assert broker.stored == [-1, -1, -1]
     assert sender.sent == 3
+
+
+def send_to_queues(to: Pipe, count: int, *, queues: int = 1) -> None:
+    for number in range(count):
+        to.put(frame(number, b"%d" % number, queue=number % queues))
+    to.finish()
+
+
+def test_without_numbers_nothing_overtakes_a_refused_frame_of_its_queue() -> None:
+    """Apache's broker would store what is behind it, also when it is busy for a moment only."""
+    broker = FakeBroker(is_ours=False, script=deque([OK, BUSY]))
+
+    send_to_queues(pipe(broker), 6)
+
+    assert broker.queues == {0: [b"0", b"1", b"2", b"3", b"4", b"5"]}
+    assert broker.most_in_flight == 1
+
+
+def test_without_numbers_several_queues_are_sent_to_at_a_time() -> None:
+    broker = FakeBroker(is_ours=False, script=deque([OK, BUSY, OK, OK, BUSY, BUSY]))
+    sender = pipe(broker)
+
+    send_to_queues(sender, 9, queues=3)
+
+    assert broker.queues == {
+        0: [b"0", b"3", b"6"], 1: [b"1", b"4", b"7"], 2: [b"2", b"5", b"8"]
+    }  # fmt: skip
+    assert broker.most_in_flight == 3
+    assert sender.sent == 9
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_without_numbers_a_lost_connection_makes_copies_and_changes_no_order(at: int) -> None:
+    broker = FakeBroker(is_ours=False, script=deque([*[OK] * at, LOST]))
+
+    send_to_queues(pipe(broker), 6)
+
+    assert broker.queues[0] == sorted([b"0", b"1", b"2", b"3", b"4", b"5", b"%d" % at])
+
+
+def test_who_does_not_ask_for_numbers_gets_order_by_waiting_from_any_broker() -> None:
+    broker = FakeBroker(is_ours=False, script=deque([OK, BUSY]))
+
+    send_to_queues(pipe(broker, wants_idempotence=False), 4)
+
+    assert broker.queues == {0: [b"0", b"1", b"2", b"3"]}
 
 
 def test_a_broker_that_is_too_busy_to_say_what_it_can_is_asked_again() -> None:
