@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,15 +85,18 @@ async def test_a_condition_that_the_broker_refuses_stops_the_start_and_leaves_no
             await consumer.start(Collected())
 
 
-async def test_two_consumers_of_a_group_have_two_ids_but_two_broadcasting_ones_cannot_be() -> None:
+async def test_two_consumers_of_a_group_have_two_ids_but_two_broadcasting_ones_cannot_be(
+    tmp_path: Path,
+) -> None:
+    everyone = {"mode": "broadcast", "offsets_folder": str(tmp_path)}
     async with clustered() as (_, client):
         one = await started(client, Collected())
         two = await started(client, Collected())
         assert one.client_id != two.client_id
-        await started(client, Collected(), mode="broadcast", offsets_folder="/nonexistent/x")
+        await started(client, Collected(), **everyone)
 
         with pytest.raises(AlreadyExists, match="broadcasting"):
-            await started(client, Collected(), mode="broadcast", offsets_folder="/nonexistent/x")
+            await started(client, Collected(), **everyone)
 
 
 async def test_what_is_no_handler_is_refused() -> None:
