@@ -85,7 +85,10 @@ class Threads:
         for stream in tuple(self.streams):
             is_concerned = member is None or stream.owner is member
             if is_concerned and stream.used_by == threading.get_ident():
-                stream.close()
+                try:
+                    stream.close()
+                except Exception:  # consumers must be closed in any case
+                    _log.exception("an iterator was not closed to the end, going on")
 
     def listener(self, told: Callable[..., object]) -> Callable[..., None]:
         """The same function, called on a thread of its own instead of the loop's."""

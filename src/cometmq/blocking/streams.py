@@ -1,5 +1,6 @@
 """An async iterator as a plain one."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Generic, Self, TypeVar
@@ -21,6 +22,8 @@ class Stream(Iterator[T], Generic[T]):
         self._threads = threads
         self._source = source
         self._unseen: list[T] = []  # what came for a caller that may not have got it
+        self._is_closed = False
+        self._task: asyncio.Task[object] | None = None  # on the loop: that asks for the next thing
         self.used_by = 0  # the thread that asked last
         self._asking = threading.Lock()  # held while somebody waits for the next thing
         threads.streams.add(self)
@@ -44,14 +47,34 @@ class Stream(Iterator[T], Generic[T]):
             self._asking.release()
 
     def close(self) -> None:
-        """Ask no more; may be called again."""
+        """Ask no more; may be called again. Who waits for the next thing gets none."""
         self._unseen.clear()
-        close = getattr(self._source, "aclose", None)
-        if close is not None and self._threads.loop.is_running:
-            self._threads.call(close())
+        if self._threads.loop.is_running:
+            self._threads.call(self._close())
 
     async def _next(self) -> T:
         """On the loop: the next thing, or the one for which nobody was there any more (Ctrl-C)."""
+        if self._is_closed:
+            raise StopAsyncIteration
         if not self._unseen:
-            self._unseen.append(await anext(self._source))
+            self._task = asyncio.current_task()
+            try:
+                self._unseen.append(await anext(self._source))
+            except asyncio.CancelledError:
+                if self._is_closed:
+                    raise StopAsyncIteration from None
+                raise
+            finally:
+                self._task = None
         return self._unseen[0]
+
+    async def _close(self) -> None:
+        self._is_closed = True
+        # A question may still be under way: of another thread, or of one that was interrupted and
+        # has not ended yet. A generator cannot be closed before that.
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        close = getattr(self._source, "aclose", None)
+        if close is not None:
+            await close()

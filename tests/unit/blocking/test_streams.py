@@ -146,6 +146,69 @@ def test_a_stream_of_a_closed_client_says_so(threads: Threads) -> None:
     stream.close()
 
 
+async def waiting(is_asked: threading.Event, ends: list[str]) -> AsyncGenerator[int, None]:
+    """Waits for ever, takes a moment to end, and notes that it did."""
+    try:
+        is_asked.set()
+        await asyncio.Event().wait()
+        yield 1
+    finally:
+        await asyncio.sleep(0)
+        ends.append("source")
+
+
+async def closing(ends: list[str]) -> None:
+    ends.append("client")
+
+
+def test_one_that_was_interrupted_while_it_waited_can_be_closed(threads: Threads) -> None:
+    """The question that was cancelled is still under way then."""
+    is_asked, ends = threading.Event(), list[str]()
+    stream = Stream("client", threads, waiting(is_asked, ends))
+    asking = Call(stream._next())
+    threads.loop.begin(asking)
+    is_asked.wait(5)
+    stream.used_by = threading.get_ident()
+
+    threads.loop.cancel(asking)
+    threads.close(None, lambda: closing(ends))
+
+    assert ends == ["source", "client"]
+
+
+def test_closing_one_ends_it_for_the_thread_that_waits(threads: Threads) -> None:
+    is_asked, ends = threading.Event(), list[str]()
+    stream, found = Stream(None, threads, waiting(is_asked, ends)), list[list[int]]()
+    thread = threading.Thread(target=lambda: found.append(list(stream)))
+    thread.start()
+    is_asked.wait(5)
+
+    stream.close()
+
+    thread.join(5)
+    assert found == [[]]
+    assert ends == ["source"]
+
+
+def test_a_stream_that_cannot_be_closed_keeps_nothing_else_open(
+    threads: Threads, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stubborn() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            raise NotFound("number", "2")
+
+    ends: list[str] = []
+    stream = Stream("client", threads, stubborn())
+    next(stream)
+
+    threads.close(None, lambda: closing(ends))
+
+    assert ends == ["client"]
+    assert "an iterator was not closed to the end" in caplog.text
+
+
 class Interrupted(LoopThread):
     """Whose next call is interrupted when its result is there and its caller does not have it."""
 
