@@ -191,7 +191,9 @@ class LoopThread:
         left = math.inf if bound_ms is None else bound_ms / 1000
         while not call.is_over_within(min(left, LOOK_SECONDS)):
             left -= LOOK_SECONDS
-            if not self._thread.is_alive() and not call.is_over_within(0):
+            if not self._thread.is_alive():
+                if call.is_over_within(0):  # since the last look; there is only one such answer
+                    break
                 raise NotRunning("this client", "has lost its thread", "make a new one")
             if call.task is None:  # whoever should have woken the loop was interrupted
                 self.wake()

@@ -113,6 +113,27 @@ def test_a_call_that_takes_too_long_is_ended_and_says_so(thread: LoopThread) -> 
     assert ended.wait(5)
 
 
+class SeenLate(Call[str]):
+    """Is over after the first look of who waits for it, and before the second."""
+
+    __slots__ = ("looks",)
+
+    def is_over_within(self, seconds: float) -> bool:
+        self.looks = getattr(self, "looks", 0) + 1
+        return self.looks > 1 and super().is_over_within(min(seconds, 1))
+
+
+def test_a_call_that_ends_just_before_its_thread_is_not_lost(thread: LoopThread) -> None:
+    """The handler of a signal may close the client in the middle of ``wait``."""
+    call = SeenLate(thread_name())
+    thread.begin(call)
+    thread.call(asyncio.sleep(0))  # it has ended
+
+    thread.stop()
+
+    assert thread.wait(call) == THREAD_NAME
+
+
 def test_a_call_that_is_cancelled_before_it_begins_is_over_all_the_same(
     thread: LoopThread,
 ) -> None:
