@@ -214,6 +214,20 @@ def test_what_is_printed_can_be_chosen(cli: Cli, filled: str) -> None:
     assert len(values("--until", third)) == len([m for m in everything if m["stored"] < third])
 
 
+def test_a_new_group_begins_at_the_end_when_it_is_told_to(
+    cli: Cli, filled: str, group: str
+) -> None:
+    """The topic is young: of itself a new group would begin with its first message."""
+    reading = ("consume", filled, "--group", group, "--from", "latest", "--template", "{value}")
+
+    before = cli.run(*reading, "--idle", "2s")
+    cli.ok("produce", filled, "new")
+    after = cli.run(*reading, "--count", "1", "--idle", "40s")
+
+    assert (before.exit_code, before.stdout) == (0, "")
+    assert (after.exit_code, after.stdout) == (0, "new\n")
+
+
 def test_a_group_gets_each_message_once(
     cli: Cli, cluster: Cluster, filled: str, group: str
 ) -> None:

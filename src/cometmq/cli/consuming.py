@@ -134,6 +134,8 @@ async def consumed(
     ``idle_ms``, unless it is to follow. Raises NotFound: a consumer would wait for the topic.
     """
     await admin.topics.route(wanted.topic)
+    if wanted.begin.end != "first":
+        await _begin(admin, wanted, group)
     start: Any = wanted.begin.end or wanted.begin.time_ms or "first"
     consumer = mq.consumer(group, start=start)
     async with consumer:
@@ -149,3 +151,34 @@ async def consumed(
                 yield message
         finally:
             await messages.aclose()
+
+
+async def _begin(admin: "Admin", wanted: Wanted, group: str) -> None:
+    """Store where a group begins in queues in which it is nowhere yet, before it is joined.
+
+    For a queue that still has its first message in memory brokers tell a new group to begin at 0,
+    whatever its members are set to. Where members read the topic it has begun, whether they have
+    told the broker yet or not.
+    """
+    from cometmq.admin import Latest, Time
+
+    members = await admin.groups.members(group)
+    if any(one.topic == wanted.topic for one in members.subscriptions):
+        return
+    since_ms = wanted.begin.time_ms
+    place = Latest() if since_ms is None else Time(since_ms)
+    plan = await admin.offsets.plan(group, wanted.topic, place)
+    # Brokers before 5.0 answer 0 for "nowhere", too; then only the list of its topics tells.
+    begun = {(one.topic, one.broker_name) for one in (await admin.groups.lag(group)).queues}
+    new = [
+        move
+        for move in plan.moves
+        if move.before is None or (not move.before and (move.topic, move.broker_name) not in begun)
+    ]
+    groups = (await admin.groups.list()).groups
+    knowing = {broker for one in groups if one.name == group for broker in one.brokers}
+    for broker in sorted({move.broker_name for move in new} - knowing):
+        # Not every broker takes offsets of a group that it does not know.
+        await admin.groups.create(group, broker=broker, is_new=False)
+    for move in new:
+        await admin.offsets.commit(group, move.topic, move.broker_name, move.queue_id, move.after)

@@ -216,7 +216,8 @@ class ConsumerSettings:
     start: Start = option(
         "last",
         "Where a group without stored offsets begins: at the end, at the beginning, or at a time"
-        " in ms since the epoch.",
+        " in ms since the epoch. A queue so young that all of it is in memory begins at its"
+        " first message in any case: brokers, Apache's too, answer so.",
         key="consumeFromWhere",
     )
     strategy: Strategy = option(
