@@ -85,6 +85,7 @@ class Wire:
         self._tls = None if tls is None else client_context(tls)
         self._lines: dict[str, Line] = {}
         self.name_servers = connecting.name_servers
+        self._answering = 0  # the number of the name server that answered last
 
     def ask(
         self,
@@ -147,13 +148,19 @@ class Wire:
                 yield header, reply
 
     def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Reply:
-        """The answer of the first name server that is there. Raises Unreachable when none is."""
+        """The answer of the first name server that is there. Raises Unreachable when none is.
+
+        Begins with the one that answered last: one that hangs costs its time limit only once.
+        """
         problems = []
-        for address in self.name_servers:
+        count = len(self.name_servers)
+        for _ in range(count):
+            address = self.name_servers[self._answering]
             try:
                 return self.ask(address, code, header)
             except (Unreachable, ConnectionLost, RequestTimeout) as error:
                 problems.append(f"{address}: {getattr(error, 'reason', '') or error.fact}")
+            self._answering = (self._answering + 1) % count
         from cometmq.admin.servers import no_name_server  # not for every Python worker
 
         raise no_name_server(self.name_servers, problems)

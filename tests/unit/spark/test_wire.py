@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,9 @@ pytest.importorskip("pyarrow")
 
 from cometmq.codec import command
 from cometmq.codec.codes import RequestCode, ResponseCode
-from cometmq.errors import ConnectionLost, Unreachable
+from cometmq.errors import ConnectionLost, NotFound, RequestTimeout, Unreachable
 from cometmq.spark.connecting import Connecting
-from cometmq.spark.wire import Wire
+from cometmq.spark.wire import Reply, Wire
 
 FRAME_BYTES = 65_536
 ANSWER, HANG_UP = "answer", "hang up"
@@ -109,3 +110,61 @@ def test_a_server_without_tls_is_said_to_be_one(serve: Serve) -> None:
 
     with pytest.raises(Unreachable, match="TLS failed"):
         ask(secured, server)
+
+
+class Hanging(Wire):
+    """Name servers that answer, refuse, or hang, without sockets; ``asked`` are whom it asked."""
+
+    def __init__(self, *addresses: str, hanging: set[str]) -> None:
+        super().__init__(Connecting(addresses))
+        self.hanging = hanging
+        self.is_refused = False
+        self.asked: list[str] = []
+
+    def ask(
+        self, address: str, code: RequestCode, header: Any = None, body: bytes = b"", **_: Any
+    ) -> Reply:
+        self.asked.append(address)
+        if address in self.hanging:
+            raise RequestTimeout(address, 3_000)
+        if self.is_refused:
+            raise NotFound("topic", "orders")
+        return Reply(command.Command(code=0, opaque=0, flag=1), b"")
+
+
+def look(wire: Wire) -> None:
+    wire.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+
+
+def test_a_name_server_that_hangs_is_waited_for_once() -> None:
+    wire = Hanging("a:1", "b:1", "c:1", hanging={"a:1"})
+
+    for _ in range(3):
+        look(wire)
+
+    assert wire.asked == ["a:1", "b:1", "b:1", "b:1"]
+
+
+def test_a_name_server_that_refuses_has_answered() -> None:
+    wire = Hanging("a:1", "b:1", hanging={"a:1"})
+    wire.is_refused = True
+
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            look(wire)
+
+    assert wire.asked == ["a:1", "b:1", "b:1"]
+
+
+def test_all_name_servers_are_asked_before_none_is_there() -> None:
+    wire = Hanging("a:1", "b:1", "c:1", hanging={"a:1"})
+    look(wire)
+    wire.hanging = {"b:1", "c:1"}
+
+    look(wire)
+    wire.hanging = {"a:1", "b:1", "c:1"}
+
+    assert wire.asked == ["a:1", "b:1", "b:1", "c:1", "a:1"]
+    with pytest.raises(Unreachable, match="is any name server running there"):
+        look(wire)
+    assert sorted(wire.asked[5:]) == ["a:1", "b:1", "c:1"]
