@@ -95,7 +95,7 @@ class LiteConsumer(Entered[lite_consumer.LiteConsumer[T]], Generic[T]):
         return self._call(self._inner.poll(timeout_ms), bound_ms)
 
     def __iter__(self) -> Iterator[Message[T]]:
-        """One message after the other, for ever; each is done when the next is asked for.
+        """One message after the other, until it is closed; each is done when the next is asked for.
 
         After a ``break`` the last one is not done, until something else is taken from its queue.
         """

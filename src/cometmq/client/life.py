@@ -124,6 +124,11 @@ class Life:
         return self.state is State.RUNNING and self._fork_count == _fork_count
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it is being closed, or was, in this process."""
+        return self.state in (State.CLOSING, State.CLOSED) and not self.is_foreign
+
+    @property
     def is_foreign(self) -> bool:
         """Whether it belongs to the parent of this process: nothing of it may be touched."""
         return self._fork_count != _fork_count

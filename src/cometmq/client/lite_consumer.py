@@ -168,19 +168,20 @@ class LiteConsumer(ClosedOnExit, Generic[T]):
         return messages
 
     def __aiter__(self) -> AsyncIterator[Message[T]]:
-        """One message after the other, for ever; each is done when the next is asked for.
+        """One message after the other, until it is closed; each is done when the next is asked for.
 
         After a ``break`` the last one is not done, until something else is taken from its queue.
         """
         return _Messages(self)
 
-    async def _next(self, last: "_Handed[T] | None") -> "_Handed[T]":
-        reading = await self._started()
+    async def _next(self, last: "_Handed[T] | None", *, has_begun: bool) -> "_Handed[T]":
+        reading = self._reading
+        if reading is None or not (has_begun and self._life.is_ending):
+            reading = await self._started()
         if last is not None:
             reading.settle(*last)
         found = await reading.next()
         if found is None:
-            self._life.require()
             raise StopAsyncIteration
         lite, message = found
         self._tell(lite.queue, [message])
@@ -365,14 +366,23 @@ class _Messages(Generic[T]):
     def __init__(self, consumer: LiteConsumer[T]) -> None:
         self._consumer = consumer
         self._last: _Handed[T] | None = None
+        self._has_begun = False
+        self._is_asked = False  # somebody waits for the next message
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message[T]:
-        last, self._last = self._last, None
-        self._last = await self._consumer._next(last)
-        return self._last[1]
+        if self._is_asked:  # of two messages that are out, nobody would settle one
+            raise RuntimeError("this iterator is asked already; make one per task with aiter()")
+        self._is_asked = True
+        try:
+            last, self._last = self._last, None
+            self._last = await self._consumer._next(last, has_begun=self._has_begun)
+            self._has_begun = True
+            return self._last[1]
+        finally:
+            self._is_asked = False
 
     async def aclose(self) -> None:
         """Ask no more; the message that is out is not done."""

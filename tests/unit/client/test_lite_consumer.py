@@ -583,6 +583,60 @@ async def test_a_message_left_with_a_break_holds_up_nothing_when_the_next_one_is
         assert out <= 2  # the last one of each queue
 
 
+async def test_two_tasks_cannot_ask_one_iterator_at_the_same_time(
+    cluster: BlockingCluster, topic: str
+) -> None:
+    """Of two messages that are out one would never be done, and its queue stay where it is."""
+    async with client(cluster) as mq, consumer(mq, topic) as lite:
+        iterator = aiter(lite)
+        first = asyncio.create_task(anext(iterator))
+        await asyncio.sleep(0)
+
+        with pytest.raises(RuntimeError, match="make one per task"):
+            await anext(iterator)
+
+        values = await send(mq, topic, 6)
+        found = [await first] + [await anext(iterator) for _ in range(5)]
+        assert values_of(found) == values
+
+
+async def test_iterating_ends_when_the_client_is_closed(
+    cluster: BlockingCluster, topic: str
+) -> None:
+    found: list[Message[str]] = []
+
+    async def loop(lite: LiteConsumer[str], has_come: asyncio.Event) -> None:
+        async for message in lite:
+            found.append(message)
+            has_come.set()
+
+    async with client(cluster) as mq:
+        lite, has_come = consumer(mq, topic), asyncio.Event()
+        task = asyncio.create_task(loop(lite, has_come))
+        await send(mq, topic, 1)
+        await has_come.wait()
+
+    await task
+    assert values_of(found) == ["value 0"]
+
+
+async def test_a_loop_in_which_the_consumer_is_closed_ends(
+    cluster: BlockingCluster, topic: str
+) -> None:
+    found: list[Message[str]] = []
+    async with client(cluster) as mq:
+        await send(mq, topic, 4)
+        lite = consumer(mq, topic)
+
+        async for message in lite:
+            found.append(message)
+            await lite.close()
+
+        with pytest.raises(NotRunning, match="is closed"):
+            await anext(aiter(lite))
+        assert len(found) == 1
+
+
 async def test_a_commit_that_was_not_saved_says_so(cluster: BlockingCluster, topic: str) -> None:
     async with client(cluster, drain_timeout_ms=500, request_timeout_ms=500) as mq:
         lite = consumer(mq, topic)
