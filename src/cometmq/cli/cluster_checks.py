@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from cometmq.cli.check import Check, Status
+from cometmq.cli.connection import explained
 from cometmq.cli.local_checks import DISK_FULL, DISK_HIGH
 from cometmq.cli.times import brief_duration
 from cometmq.errors import CometError, Unreachable
@@ -74,9 +75,11 @@ async def cluster_facts(target: "Target", now_ms: "Callable[[], int]") -> Cluste
 
 
 async def _name_server(target: "Target", address: str) -> NameServerFacts:
+    alone = replace(target, namesrv=address)
     try:
-        async with replace(target, namesrv=address).admin() as admin:
-            brokers = await admin.brokers.list()
+        with explained(alone):
+            async with alone.admin() as admin:
+                brokers = await admin.brokers.list()
     except CometError as error:
         reason = error.reason if isinstance(error, Unreachable) else error.fact
         return NameServerFacts(address, {}, reason)

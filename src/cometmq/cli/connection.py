@@ -18,8 +18,9 @@ import click
 from cometmq.cli.command import GlobalOption
 from cometmq.cli.contexts import ContextEntry, Contexts, contexts_path, read_contexts
 from cometmq.cli.frame import Frame
+from cometmq.cli.problems import NotANameServer
 from cometmq.cli.times import Duration, parse_duration
-from cometmq.errors import SettingsError, Unreachable
+from cometmq.errors import NoRoute, SettingsError, Unreachable, Unsupported
 
 # Imported when they are needed: help and completion must cost next to nothing.
 if TYPE_CHECKING:
@@ -158,12 +159,22 @@ def ask(frame: Frame, question: "Callable[[Admin], Awaitable[T]]") -> T:
 
 @contextmanager
 def explained(target: Target) -> Iterator[None]:
-    """Tell who cannot reach the name servers where their address comes from."""
+    """Tell who cannot reach the name servers where their address comes from.
+
+    Raises NotANameServer when something else answers there: a broker, mostly.
+    """
+    from cometmq.remoting.addresses import name_servers_in
+
     try:
         yield
+    except (Unsupported, NoRoute) as error:
+        # An advice means that some name servers know the request, and others do not yet.
+        answered = () if isinstance(error, Unsupported) and error.next_step else _ignorant(error)
+        for address in name_servers_in(target.namesrv, ""):
+            if address in answered:
+                raise NotANameServer(address, target.source) from error
+        raise
     except Unreachable as error:
-        from cometmq.remoting.addresses import name_servers_in
-
         if set(error.address.split(";")) != set(name_servers_in(target.namesrv, "")):
             raise
         if target.tls is not None:
@@ -176,6 +187,16 @@ def explained(target: Target) -> Iterator[None]:
         else:
             advice = f"the address comes from {target.source}: is it right, and do they run?"
         raise Unreachable(error.address, error.reason, advice) from error
+
+
+def _ignorant(error: Unsupported | NoRoute) -> tuple[str, ...]:
+    """Who does not know the request, so that it is no name server if it was asked as one."""
+    if isinstance(error, Unsupported):
+        return (error.address,)
+    from cometmq.codec.codes import ResponseCode
+
+    code = f"code {int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)} "
+    return tuple(address for address, answer in error.asked if answer.startswith(code))
 
 
 def _options() -> list[click.Parameter]:

@@ -36,17 +36,6 @@ class ExitCode(enum.IntEnum):
     OUTPUT_CLOSED = 141  # 128 + SIGPIPE: whoever read our output went away
 
 
-_EXIT_CODES: Mapping[type[CometError], ExitCode] = {
-    SettingsError: ExitCode.USAGE,
-    InvalidArgument: ExitCode.USAGE,
-    Ambiguous: ExitCode.USAGE,
-    NotFound: ExitCode.NOT_FOUND,
-    NoRoute: ExitCode.NOT_FOUND,
-    Unreachable: ExitCode.UNREACHABLE,
-    RequestTimeout: ExitCode.UNREACHABLE,
-    ConnectionLost: ExitCode.UNREACHABLE,
-}
-
 _LISTED_BY: Mapping[str, str] = {
     "topic": "cometmq topic ls --all",
     "group": "cometmq group ls",
@@ -76,6 +65,33 @@ _ADVICE_TO_PROGRAMS: Sequence[tuple[str, str]] = (
     (r", or raise body_bytes_max here and .*", ": the command line sends no more in one message"),
 )
 """What the library tells who writes Python, and what that is on a command line."""
+
+
+class NotANameServer(CometError):
+    """What answers at ``address``, which ``source`` named, does not know what name servers know."""
+
+    def __init__(self, address: str, source: str) -> None:
+        super().__init__(address, source)
+        self.address = address
+        self.source = source
+        self.fact = f"{address} is no name server"
+        self.next_step = (
+            f"the address comes from {source}: brokers listen at other ports than name servers,"
+            " whose usual port is 9876"
+        )
+
+
+_EXIT_CODES: Mapping[type[CometError], ExitCode] = {
+    SettingsError: ExitCode.USAGE,
+    InvalidArgument: ExitCode.USAGE,
+    Ambiguous: ExitCode.USAGE,
+    NotFound: ExitCode.NOT_FOUND,
+    NoRoute: ExitCode.NOT_FOUND,
+    Unreachable: ExitCode.UNREACHABLE,
+    RequestTimeout: ExitCode.UNREACHABLE,
+    ConnectionLost: ExitCode.UNREACHABLE,
+    NotANameServer: ExitCode.UNREACHABLE,
+}
 
 
 class Misuse(click.UsageError):

@@ -13,8 +13,9 @@ from cometmq.cli.command import Command
 from cometmq.cli.connection import Target, ask, cluster_options, explained, resolve, target_of
 from cometmq.cli.contexts import ContextEntry, Contexts
 from cometmq.cli.frame import Frame, pass_frame
-from cometmq.errors import NotFound, SettingsError, Unreachable
+from cometmq.errors import NotFound, SettingsError, Unreachable, Unsupported
 from cometmq.remoting.config import TlsClientSettings
+from cometmq.testing import LocalCluster
 
 CONTEXTS = Contexts(
     current="test",
@@ -207,6 +208,47 @@ def test_every_command_says_where_the_address_comes_from(
     assert result.stderr.endswith(
         "  next: the address comes from NAMESRV_ADDR: is it right, and do they run?\n"
     )
+
+
+@pytest.mark.slow
+def test_a_broker_is_not_taken_for_a_name_server() -> None:
+    with LocalCluster() as cluster:
+        cluster.create_topic("t")
+        address = cluster.broker.address
+        results = {
+            line: CliRunner().invoke(app, [*line.split(), "--namesrv", address])
+            for line in (
+                *(
+                    "status",
+                    "top --once",
+                    "topic ls",
+                    "group ls",
+                    "dlq ls",
+                    "nameserver config get",
+                ),
+                *("message get --topic t --key k", "consume t", "consume t --group g"),
+                *("produce t x", "produce t x y", "request t x"),
+            )
+        }
+        doctor = CliRunner().invoke(app, ["doctor", "--namesrv", address, "-o", "json"])
+
+    advice = (
+        f"error: {address} is no name server\n  next: the address comes from --namesrv: brokers "
+        "listen at other ports than name servers, whose usual port is 9876\n"
+    )
+    assert {line: (result.exit_code, result.stderr) for line, result in results.items()} == (
+        dict.fromkeys(results, (4, advice))
+    )
+    assert f"{address} is no name server" in doctor.stdout
+
+
+def test_a_name_server_that_is_older_than_a_request_is_one() -> None:
+    target = Target(namesrv="a:1", source="x")
+
+    with pytest.raises(Unsupported, match="since 9"), explained(target):
+        raise Unsupported("a feature", "a:1", "RocketMQ 4.8.0", "it is there since 9")
+    with pytest.raises(Unsupported, match="lacks"), explained(target):
+        raise Unsupported("a feature", "broker:1", "RocketMQ 4.8.0")
 
 
 @pytest.mark.parametrize("command", [("topic", "ls"), ("produce", "t", "x"), ("doctor",)])
