@@ -589,7 +589,7 @@ async def test_two_tasks_cannot_ask_one_iterator_at_the_same_time(
     """Of two messages that are out one would never be done, and its queue stay where it is."""
     async with client(cluster) as mq, consumer(mq, topic) as lite:
         iterator = aiter(lite)
-        first = asyncio.create_task(anext(iterator))
+        first = asyncio.ensure_future(anext(iterator))
         await asyncio.sleep(0)
 
         with pytest.raises(RuntimeError, match="make one per task"):
