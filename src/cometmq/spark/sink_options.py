@@ -35,7 +35,7 @@ SINK_OPTIONS: Final[dict[str, tuple[str, str]]] = {
     "sendTimeout": ("2m", "How long to go on trying while a broker is away."),
     "inFlight": (
         "4",
-        "Frames on their way to a broker at a time; without idempotence one for each queue at most.",
+        "Frames on their way to a broker at a time; without idempotence one for each queue.",
     ),
     "producerId": (
         "",
