@@ -72,7 +72,29 @@ def inferred_body_type(bodies: list[bytes]) -> str:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         fact = f"the bodies do not have one schema: {error}"
         raise InvalidArgument("bodySchema", fact, advice) from error
-    return ddl_of_arrow(pa.struct(list(merged)))
+    inferred = pa.struct(list(merged))
+    _check_names(inferred, "body")
+    return ddl_of_arrow(inferred)
+
+
+def _check_names(kind: Any, path: str) -> None:
+    """Refuse names that only case tells apart: for Spark each of them would be ambiguous.
+
+    With ``spark.sql.caseSensitive`` they would not be, but Spark does not tell sources about it.
+    """
+    if pa.types.is_list(kind):
+        _check_names(kind.value_type, f"{path}[]")
+    if not pa.types.is_struct(kind):
+        return
+    by_lower: dict[str, list[str]] = {}
+    for field in kind:
+        by_lower.setdefault(field.name.lower(), []).append(field.name)
+        _check_names(field.type, f"{path}.{field.name}")
+    for names in by_lower.values():
+        if len(names) > 1:
+            fact = f"'{path}' has {', '.join(map(repr, names))}, which are one name for Spark"
+            advice = "name one of them in 'bodySchema', or read with bodyFormat=string"
+            raise InvalidArgument("bodySchema", fact, advice)
 
 
 def _texts(bodies: Any) -> Any:

@@ -135,7 +135,7 @@ def ddl_of_arrow(kind: Any) -> str:
 
     if pa.types.is_struct(kind):
         fields = (kind.field(number) for number in range(kind.num_fields))
-        inner = ", ".join(f"`{one.name}`: {ddl_of_arrow(one.type)}" for one in fields)
+        inner = ", ".join(f"{_quoted(one.name)}: {ddl_of_arrow(one.type)}" for one in fields)
         return f"struct<{inner}>"
     if pa.types.is_list(kind):
         return f"array<{ddl_of_arrow(kind.value_type)}>"
@@ -146,6 +146,12 @@ def ddl_of_arrow(kind: Any) -> str:
     if pa.types.is_boolean(kind):
         return "boolean"
     return "string"  # text, times, and what was null in every sample
+
+
+def _quoted(name: str) -> str:
+    """Any key of JSON as one name of DDL."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
 
 
 def _type_of_json(text: str) -> str:

@@ -1,5 +1,6 @@
 """Bodies, schemas, joined batches and pushed filters: the small parts of a read."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -162,6 +163,27 @@ def test_a_schema_is_inferred_from_messages() -> None:
         "struct<`id`: double, `name`: string, `when`: string, `ok`: boolean,"
         " `lines`: array<struct<`sku`: string>>, `nothing`: string>"
     )
+
+
+def test_a_name_with_a_backtick_is_still_one_name() -> None:
+    inferred = inferred_body_type([b'{"a`b": 1, "nested": {"`": "x"}}'])
+
+    assert inferred == "struct<`a``b`: bigint, `nested`: struct<````: string>>"
+
+
+@pytest.mark.parametrize(
+    ("bodies", "words"),
+    [
+        ([b'{"Id": 1}', b'{"id": 2, "a": 0}', b'{"ID": 3}'], "'body' has 'Id', 'id', 'ID'"),
+        ([b'{"lines": [{"sku": {"a": 1, "A": 2}}]}'], "'body.lines[].sku' has 'a', 'A'"),
+    ],
+)
+def test_names_that_spark_would_not_tell_apart_are_refused(bodies: list[bytes], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(words)) as caught:
+        inferred_body_type(bodies)
+
+    assert caught.value.argument == "bodySchema"
+    assert "bodyFormat=string" in str(caught.value)
 
 
 @pytest.mark.parametrize("bodies", [[], [b"no json"]])
