@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 MAKE_SECONDS_MAX = 800
 KEPT = ("PATH", "LANG", "JAVA_HOME", "PYENV_ROOT", "SSL_CERT_FILE", "COMETMQ_REQUIRE_ALL")
 """What a stranger's shell has, too. How pip is set up here is kept: the network is no subject."""
+
+NOBODY = "http://127.0.0.1:1"
+OFFLINE = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "PIP_PROXY"), NOBODY),
+    "PIP_INDEX_URL": f"{NOBODY}/simple",
+    "PIP_FIND_LINKS": "",
+    "PIP_NO_INDEX": "1",
+    "PIP_CONFIG_FILE": os.devnull,
+}
+"""With these nothing is to be had from the network."""
 
 
 @pytest.fixture
@@ -39,11 +50,11 @@ def environment(home: Path) -> dict[str, str]:
     return {**kept, "PIP_CACHE_DIR": cache.stdout.strip(), **pip, "HOME": str(home)}
 
 
-def make(clone: Path, home: Path, *words: str) -> str:
+def make(clone: Path, home: Path, *words: str, changes: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         ["make", *words],
         cwd=clone,
-        env=environment(home),
+        env={**environment(home), **(changes or {})},
         capture_output=True,
         text=True,
         timeout=MAKE_SECONDS_MAX,
@@ -53,13 +64,13 @@ def make(clone: Path, home: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_a_clone_in_an_empty_home_runs_the_main_job_and_again_without_setting_up(
+def test_a_clone_in_an_empty_home_runs_the_main_job_and_then_needs_neither_set_up_nor_network(
     clone: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
 
     first = make(clone, home, "run", "ONCE=1")
-    again = make(clone, home, "setup")
+    again = make(clone, home, "setup", changes=OFFLINE)
 
     assert "set-up: done, compiled core" in first
     for word in ("sent", "billed", "shipped", "delayed", "dead letters", "spark", "Try next"):
