@@ -195,7 +195,7 @@ class BrokerSettings(Settings):
     )
     timer_precision_ms: int = setting(
         1000,
-        doc="Steps of these times; not to be changed back and forth while messages wait.",
+        doc="Steps of these times; may be changed while messages wait.",
         minimum=10,
         maximum=1000,
     )

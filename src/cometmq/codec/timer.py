@@ -43,7 +43,7 @@ _SLOT = struct.Struct(">qqqii")
 _UNIT = struct.Struct(">iqiqiqiiq")
 _BLANK = struct.Struct(">iqi")
 _CHECK = struct.Struct(">7q")
-_REACHED = struct.Struct(">q")
+_OURS = struct.Struct(">2q")
 _MAGIC_BITS = 0xF
 
 
@@ -96,6 +96,8 @@ class TimerCheck(msgspec.Struct, frozen=True, gc=False):
     version_counter: int = 0
     reached_timestamp: int = 0
     """The furthest it ever was, also before a clock was set back. Ours: Apache leaves it alone."""
+    precision_ms: int = 0
+    """That of the slots; 0 where nobody wrote it down. Ours, too."""
 
 
 def slot_position(due_timestamp: int, precision_ms: int) -> int:
@@ -142,8 +144,8 @@ def is_valid_magic(magic: int) -> bool:
 
 def pack_check(check: TimerCheck) -> bytes:
     """Return the whole page."""
-    *values, reached = msgspec.structs.astuple(check)
-    page = _pack(_CHECK, *values) + _pack(_REACHED, reached)
+    *values, reached, precision = msgspec.structs.astuple(check)
+    page = _pack(_CHECK, *values) + _pack(_OURS, reached, precision)
     return page.ljust(CHECK_PAGE_BYTES, b"\0")
 
 
@@ -151,8 +153,8 @@ def unpack_check(data: ReadableBuffer) -> TimerCheck:
     """Return the fields of a page; the rest of it is not looked at. Brokers send less than it."""
     values = _unpack(_CHECK, data, 0)
     with memoryview(data) as view:
-        is_whole = view.nbytes >= _CHECK.size + _REACHED.size
-    return TimerCheck(*values, *(_unpack(_REACHED, data, _CHECK.size) if is_whole else ()))
+        is_whole = view.nbytes >= _CHECK.size + _OURS.size
+    return TimerCheck(*values, *(_unpack(_OURS, data, _CHECK.size) if is_whole else ()))
 
 
 def _pack(layout: struct.Struct, *values: int) -> bytes:

@@ -1,5 +1,6 @@
 """Wheel, log and check page: made, found again, mended, and as Apache has them."""
 
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from cometmq.testing import FakeClock
 from tests.golden.store_data import load, timer_wheel
 from tests.unit.broker import tables
 from tests.unit.broker.timer_ground import TIMER_TOPIC, WHEEL_SLOTS, Ground, reopened
-from tests.unit.store.builders import all_records, open_store, patch
+from tests.unit.store.builders import all_records, killed_copy, open_store, patch
 
 FILES = DiskFiles()
 SECOND = 1000
@@ -288,19 +289,93 @@ def test_what_is_damaged_is_made_again_and_each_message_comes_once(
     ground.close()
 
 
-def test_with_another_precision_what_waits_still_comes(tmp_path: Path) -> None:
+def waiting_at(root: Path, precision_ms: int) -> Ground:
+    """Timers that lie in slots of their own, to a tenth of a second."""
+    ground = Ground(root, timer_precision_ms=precision_ms)
+    for number in range(40):
+        ground.send_in(1 + number % 20 / 10, b"%d" % number)
+    ground.pass_time(0.5)
+    ground.store.flush()
+    ground.timers.save()
+    return ground
+
+
+PRECISIONS = pytest.mark.parametrize(
+    ("before_ms", "after_ms"), [(1000, 250), (100, 1000), (250, 1000), (100, 250), (1000, 10)]
+)
+
+
+@PRECISIONS
+def test_with_another_precision_what_waits_still_comes_once(
+    tmp_path: Path, before_ms: int, after_ms: int
+) -> None:
+    ground = waiting_at(tmp_path / "store", before_ms)
+
+    other = reopened(ground, timer_precision_ms=after_ms)
+    other.pass_time(10)
+
+    assert sorted(map(int, other.delivered())) == list(range(40))
+    other.close()
+
+
+def test_who_is_too_far_away_for_smaller_steps_is_parked_on_its_way(tmp_path: Path) -> None:
     ground = Ground(tmp_path / "store")
-    for number in range(20):
-        ground.send_in(1 + number % 5, b"%d" % number)
+    for number in range(1, 60):
+        ground.send_in(20 * number, b"%d" % number)
+    ground.recall(int(ground.named(TIMER_TOPIC)[-1]["TIMER_OUT_MS"]), "K000059")
     ground.pass_time(1)
     ground.store.flush()
     ground.timers.save()
 
-    finer = reopened(ground, timer_precision_ms=250)
-    finer.pass_time(10)
+    finer = reopened(ground, timer_precision_ms=100)
+    finer.pass_time(1300)
 
-    assert sorted(map(int, finer.delivered())) == list(range(20))
+    assert list(map(int, finer.delivered())) == list(range(1, 59))
+    assert all(it["TIMER_DEQUEUE_MS"] >= it["TIMER_OUT_MS"] for it in finer.named())
+    assert finer.timers.rolled_count > 0
     finer.close()
+
+
+def test_another_precision_is_seen_when_only_the_oldest_unit_waits(tmp_path: Path) -> None:
+    ground = Ground(tmp_path / "store", timer_precision_ms=100)
+    ground.send_in(100, b"last")
+    for number in range(UNITS_PER_FILE):
+        ground.send_in(1, b"%d" % number)
+    ground.pass_time(3)
+    ground.store.flush()
+    ground.timers.save()
+
+    coarser = reopened(ground, timer_precision_ms=1000)
+    coarser.pass_time(100)
+
+    assert coarser.delivered()[-1] == b"last"
+    coarser.close()
+
+
+@PRECISIONS
+@pytest.mark.parametrize("kept", ["timerlog", "timerwheel", "half"])
+def test_a_change_of_precision_that_was_cut_short_is_done_again(
+    tmp_path: Path, before_ms: int, after_ms: int, kept: str
+) -> None:
+    """Of log and wheel one is on disk as it was, or half of the wheel is not there."""
+    ground = waiting_at(tmp_path / "store", before_ms)
+    changed = reopened(ground, timer_precision_ms=after_ms)
+    cut_short = killed_copy(changed.root, tmp_path / "cut")
+    if kept == "timerlog":
+        for path in (ground.root / kept).iterdir():
+            shutil.copyfile(path, cut_short / kept / path.name)
+    elif kept == "timerwheel":
+        shutil.copyfile(ground.root / kept, cut_short / kept)
+    else:
+        slot = changed.timers.saved.read_timestamp // after_ms + 2000 // after_ms
+        begin = slot % WHEEL_SLOTS * timer.SLOT_BYTES
+        patch(cut_short / "timerwheel", begin, bytes(100 * timer.SLOT_BYTES))
+
+    again = Ground(cut_short, clock=ground.clock, timer_precision_ms=after_ms)
+    again.pass_time(10)
+
+    assert sorted(map(int, again.delivered())) == list(range(40))
+    again.close()
 
 
 # --- Apache's own

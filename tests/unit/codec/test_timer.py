@@ -72,11 +72,11 @@ def test_the_wheel_covers_fourteen_days() -> None:
 
 
 def test_the_check_page_is_written_and_read() -> None:
-    page = timer.pack_check(TimerCheck(1, 2, 3, 4, 5, 6, 7, 8))
+    page = timer.pack_check(TimerCheck(1, 2, 3, 4, 5, 6, 7, 8, 9))
 
-    assert page[:64].hex() == "".join(f"{n:016x}" for n in range(1, 9))
-    assert page[64:] == bytes(4032)
-    assert timer.unpack_check(page) == TimerCheck(1, 2, 3, 4, 5, 6, 7, 8)
+    assert page[:72].hex() == "".join(f"{n:016x}" for n in range(1, 10))
+    assert page[72:] == bytes(4024)
+    assert timer.unpack_check(page) == TimerCheck(1, 2, 3, 4, 5, 6, 7, 8, 9)
     assert timer.unpack_check(page[:56]) == TimerCheck(1, 2, 3, 4, 5, 6, 7)
 
 

@@ -9,6 +9,12 @@ says it.
 The check page is written after log and wheel are on disk, so what it says is true of them; they may
 be ahead of it, each by itself. Opened again, the log tells its end, the units behind the page's
 position are entered into the wheel, and a wheel that knows of units the log has not is made anew.
+
+With another precision units share a slot that did not before, or the other way round. So when the
+wheel is made anew, each unit is told which one is before it in its slot now, and who is too far
+away for a wheel of smaller steps is parked on its way. Before the first is touched, the page goes
+back to where the log begins, and stays there until all of it is on disk: who is killed meanwhile
+begins once more, whatever state log and wheel are in.
 """
 
 from __future__ import annotations
@@ -17,13 +23,15 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from cometmq.broker.delay.timer_checkpoint import TimerCheckpoint
 from cometmq.broker.delay.timer_log import TimerLog
 from cometmq.broker.delay.timer_wheel import TimerWheel
 from cometmq.codec import properties, record, timer
 from cometmq.codec.java import string_hash
 from cometmq.codec.properties import Property
-from cometmq.codec.timer import TimerCheck, TimerMagic, TimerUnit
+from cometmq.codec.timer import NO_POSITION, TimerCheck, TimerMagic, TimerUnit
 from cometmq.errors import RemoteProtocolError
 from cometmq.logs import get_logger
 from cometmq.model.system_names import TIMER_TOPIC
@@ -46,6 +54,8 @@ SPARE_SLOTS: Final = 60
 
 _log = get_logger(__name__)
 _RECENT_UNITS: Final = 1000
+# Plain numbers: operators of a Flag take a microsecond each.
+_ROLL: Final = int(TimerMagic.ROLL)
 _DELETE: Final = int(TimerMagic.DELETE)
 _REAL_TOPIC: Final = Property.REAL_TOPIC.encode()
 
@@ -81,7 +91,8 @@ class TimerIndex:
         root, self._files = store.root, files or DiskFiles()
         self._store = store
         self._precision_ms = precision_ms
-        self._wheel_slots = wheel_slots
+        # How far ahead of the slot that is read next one may be written.
+        self.turn_ms = (wheel_slots - SPARE_SLOTS) * precision_ms
         # Guards the files while they are synced.
         self._lock = threading.Lock()
         self._is_closed = False
@@ -174,6 +185,7 @@ class TimerIndex:
             now_ms,
             old.version_counter + 1,
             max(progress.reached_ms, old.reached_timestamp),
+            self._precision_ms,
         )
 
     # --- opening
@@ -182,13 +194,22 @@ class TimerIndex:
         check = self._checkpoint.saved or TimerCheck()
         self.log.find_end(check.log_flush_position, self._is_possible)
         last = self._last_whole()
+        read_ms = self._read_ms(check, now_ms)
+        queue_offset = self._queue_offset(check, last)
+        if not self._is_wheel_usable(check, read_ms):
+            self._make_wheel(msgspec.structs.replace(check, queue_offset=queue_offset), read_ms)
+        return Progress(read_ms, queue_offset, check.reached_timestamp)
+
+    def _is_wheel_usable(self, check: TimerCheck, read_ms: int) -> bool:
+        """Whether it is right as it is, or with the units that it may lack."""
+        if self.wheel.is_new or check.log_flush_position <= self.log.begin:
+            return False
+        if check.precision_ms not in (0, self._precision_ms):
+            return False
         begin = min(check.log_flush_position, self.log.end)
         for position, unit in self.log.units(begin):
-            self.wheel.add(unit.enqueue_timestamp + unit.delay_ms, position, _change(unit))
-        read_ms = self._read_ms(check, now_ms)
-        if self.wheel.is_new or not self._is_wheel_right(read_ms):
-            self._make_wheel(read_ms)
-        return Progress(read_ms, self._queue_offset(check, last), check.reached_timestamp)
+            self.wheel.add(_due_ms(unit), position, _change(unit))
+        return self._is_wheel_right(read_ms)
 
     def _is_possible(self, unit: TimerUnit) -> bool:
         """Whether there may be such a message: a power cut takes them from the end of the log."""
@@ -247,7 +268,7 @@ class TimerIndex:
         round; the latter for the latest only, as that is enough to see another precision.
         """
         for recent in self.log.recent(_RECENT_UNITS):
-            due_ms = recent.enqueue_timestamp + recent.delay_ms
+            due_ms = _due_ms(recent)
             if due_ms >= read_ms and self.wheel.slot(due_ms) is None:
                 return False
         for slot in self.wheel.used(read_ms):
@@ -261,28 +282,59 @@ class TimerIndex:
                 return False
         return True
 
-    def _make_wheel(self, read_ms: int) -> None:
-        """Make it from the log; for a directory without one that is an empty one."""
+    def _make_wheel(self, check: TimerCheck, read_ms: int) -> None:
+        """Make it from the log; for a directory without one that is an empty one.
+
+        The page is to say ``check``, but for how far the log is right.
+        """
+        if check.log_flush_position > self.log.begin:
+            again = msgspec.structs.replace(check, log_flush_position=self.log.begin)
+            self._checkpoint.save(again)
         if not self.wheel.is_new:
             self.wheel.clear()
+        self._mark_far(read_ms)
         self.last_due_ms = self.waiting_count = 0
         for position, unit in self.log.units(self.log.begin):
-            due_ms = unit.enqueue_timestamp + unit.delay_ms
-            if due_ms >= read_ms:
-                self.wheel.add(due_ms, position, _change(unit))
-                self._note(due_ms, _change(unit))
+            if _due_ms(unit) >= read_ms:
+                self._enter_again(position, unit, read_ms)
         if self.log.end > self.log.begin:
             _log.warning(
                 "timers=%d entered into the wheel again: it did not fit the log",
                 self.waiting_count,
             )
 
+    def _mark_far(self, read_ms: int) -> None:
+        """Have it on disk who is to be parked, or a power cut might leave it due too early."""
+        is_any = False
+        for position, unit in self.log.units(self.log.begin):
+            if _due_ms(unit) >= read_ms + self.turn_ms:
+                rolled = msgspec.structs.replace(unit, magic=unit.magic | _ROLL)
+                self.log.replace(position, rolled)
+                is_any = True
+        if is_any:
+            self.log.sync()
+
+    def _enter_again(self, position: int, unit: TimerUnit, read_ms: int) -> None:
+        due_ms = _due_ms(unit)
+        if due_ms >= read_ms + self.turn_ms:
+            due_ms = read_ms + self.floor((due_ms - read_ms) % (self.turn_ms // 2))
+        slot = self.wheel.slot(due_ms)
+        right = msgspec.structs.replace(
+            unit,
+            previous=NO_POSITION if slot is None else slot.last_position,
+            delay_ms=due_ms - unit.enqueue_timestamp,
+        )
+        if right != unit:
+            self.log.replace(position, right)
+        self.wheel.add(due_ms, position, _change(unit))
+        self._note(due_ms, _change(unit))
+
     def _note(self, due_ms: int, count: int) -> None:
         self.last_due_ms = max(self.last_due_ms, due_ms)
         self.waiting_count += count
 
     def _time(self, unit: TimerUnit) -> int:
-        return (unit.enqueue_timestamp + unit.delay_ms) // self._precision_ms
+        return _due_ms(unit) // self._precision_ms
 
 
 def timer_record(store: MessageStore, physical_offset: int, size: int) -> Record | None:
@@ -298,6 +350,10 @@ def timer_record(store: MessageStore, physical_offset: int, size: int) -> Record
     if not isinstance(found, record.Record):
         return None
     return found if found.topic == TIMER_TOPIC and found.size == size else None
+
+
+def _due_ms(unit: TimerUnit) -> int:
+    return unit.enqueue_timestamp + unit.delay_ms
 
 
 def _change(unit: TimerUnit) -> int:

@@ -57,6 +57,11 @@ class _LogFile:
         self.mapping[position:end] = data
         self.is_dirty = True
 
+    def change(self, position: int, data: bytes) -> None:
+        """Write over what is there, and so has blocks already."""
+        self.mapping[position : position + len(data)] = data
+        self.is_dirty = True
+
     def clear_from(self, position: int) -> None:
         if self._file.clear(position, self.size):
             self.is_dirty = True
@@ -200,6 +205,12 @@ class TimerLog:
         file.write(position - file.begin, timer.encode_unit(unit))
         self.end = position + UNIT_BYTES
         return position
+
+    def replace(self, position: int, unit: TimerUnit) -> None:
+        """Write another unit over the one at a position."""
+        file = self._file_of(position)
+        assert file is not None, position
+        file.change(position - file.begin, timer.encode_unit(unit))
 
     def sync(self) -> None:
         """Bring everything appended before this call to disk; may run beside the appending."""
