@@ -60,7 +60,7 @@ class HookCalls:
             self._clock.now_ms(),
         )
         for hook in self.hooks:
-            self._call(hook.before_consume, context)
+            self._call(hook, "before_consume", context)
         return context
 
     def after(self, context: ConsumeContext, error: BaseException | None) -> None:
@@ -71,7 +71,7 @@ class HookCalls:
         context.outcome = self._outcome(context, error)
         context.is_success = context.outcome == "SUCCESS"
         for hook in self.hooks:
-            self._call(hook.after_consume, context)
+            self._call(hook, "after_consume", context)
 
     def around(
         self, handler: Callable[[Any], Awaitable[object]]
@@ -100,9 +100,9 @@ class HookCalls:
                 return "FAILED"
         return "SUCCESS"
 
-    def _call(self, hook: Callable[[ConsumeContext], None], context: ConsumeContext) -> None:
+    def _call(self, hook: ConsumeHook, step: str, context: ConsumeContext) -> None:
         try:
-            hook(context)
+            getattr(hook, step)(context)  # inside: it may lack that
         except Exception:
             _log.exception("group=%s a hook failed, going on", self._group)
 

@@ -4,6 +4,8 @@ import contextvars
 import sys
 from typing import Any
 
+import pytest
+
 from cometmq.client.consume_hooks import HookCalls, make_runner
 from cometmq.client.core.message import ACK, RETRY
 from cometmq.client.core.message_batch import Batch
@@ -31,6 +33,33 @@ def calls_of(hook: ConsumeHook, clock: FakeClock) -> HookCalls:
     return HookCalls(
         [hook], group="group", namespace="", mode="concurrent", timeout_ms=1_000, clock=clock
     )
+
+
+async def test_a_hook_that_lacks_its_methods_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else no message would reach its handler, and all of them become dead letters."""
+    clock, ends, handled = FakeClock(), list[tuple[Any, BaseException | None]](), list[Any]()
+    (message,) = messages_for(owned_by(setup_of(clock)), 0)
+
+    async def handle(item: Any) -> None:
+        handled.append(item)
+
+    hook: Any = object()
+    runner = make_runner(
+        handle,
+        calls_of(hook, clock),
+        concurrency=1,
+        on_done=lambda _context, item, error, _seconds: ends.append((item, error)),
+        clock=clock,
+    )
+    runner.submit("context", [message])
+    await until(lambda: len(ends) == 1)
+    await runner.stop()
+
+    assert handled == [message]
+    assert ends == [(message, None)]
+    assert "a hook failed, going on" in caplog.text
 
 
 async def test_a_thread_that_a_handler_ends_does_not_end_the_loop() -> None:
