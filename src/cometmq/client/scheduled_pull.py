@@ -1,7 +1,9 @@
 """Callbacks that are called for each queue of a topic again and again, as long as it is ours."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable
+from numbers import Real
 from typing import TypeAlias
 
 from cometmq import logs
@@ -106,18 +108,26 @@ class ScheduledPull:
         finally:
             del self._entries[queue]
 
-    async def _call(self, callback: PullCallback, queue: MessageQueue) -> int:
+    async def _call(self, callback: PullCallback, queue: MessageQueue) -> float:
         try:
             pause_ms = await callback(unwrap_queue(self._namespace, queue))
+            return self._settings.schedule_pause_ms if pause_ms is None else _checked(pause_ms)
         except BaseException as error:
             if not is_outcome(error):
                 raise
             _log.exception("queue=%s a scheduled pull failed, trying again", queue)
             return self._settings.schedule_failure_pause_ms
-        return self._settings.schedule_pause_ms if pause_ms is None else max(0, pause_ms)
 
 
-async def _rest(entry: _Entry, pause_ms: int) -> None:
+def _checked(pause_ms: object) -> float:
+    """What a callback returned: it would end its queue, or keep it busy, if it were no number."""
+    number = float(pause_ms) if isinstance(pause_ms, Real) else math.nan
+    if type(pause_ms) is bool or not math.isfinite(number):
+        raise TypeError(f"it returned {pause_ms!r}, which is no number of milliseconds (or None)")
+    return max(0.0, number)
+
+
+async def _rest(entry: _Entry, pause_ms: float) -> None:
     try:
         async with asyncio.timeout(pause_ms / 1000):
             await entry.cancelled.wait()

@@ -2,6 +2,9 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from cometmq.client.core.settings import PullSettings
 from cometmq.client.scheduled_pull import ScheduledPull
@@ -75,6 +78,20 @@ async def test_a_callback_that_raises_is_called_again() -> None:
     await calls.reach(2)
 
     assert calls.queues[:2] == [FIRST, FIRST]
+    await scheduled.stop(1_000)
+
+
+@pytest.mark.parametrize("pause", ["5", object(), float("nan"), float("inf"), True])
+async def test_a_callback_that_returns_no_number_is_called_again_after_a_pause(
+    pause: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = PullSettings(schedule_pause_ms=NEVER_MS, schedule_failure_pause_ms=0)
+    calls, scheduled = Calls(pause_ms=pause), ScheduledPull(settings, "")
+
+    scheduled.schedule(TOPIC, calls, [FIRST])
+    await calls.reach(2)
+
+    assert "which is no number of milliseconds" in caplog.text
     await scheduled.stop(1_000)
 
 
