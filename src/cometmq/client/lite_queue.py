@@ -200,8 +200,8 @@ class LitePulling(Generic[T]):
                 pulled = await self._ask(lite, offset, wanted)
         else:
             pulled = await self._ask(lite, offset, wanted)
-        if lite.is_dropped:
-            return
+        if lite.is_dropped or lite.is_paused:
+            return  # what a pull that was held brings while it is paused is pulled again
         source = Source(lite.queue.broker_name, self._codec, self._group, self._namespace)
         messages = arrived(pulled.records, source, wanted)
         lite.end_offset = pulled.max_offset

@@ -119,8 +119,8 @@ class QueuePulling(Generic[T]):
             return REST_PAUSE
         began = self._clock.monotonic()
         pulled = await self._pull(owned, subscription)
-        if cached.is_dropped:
-            return 0
+        if cached.is_dropped or not self.going.is_set():
+            return 0  # what a pull that was held brings while we are paused is pulled again
         owned.has_pulled = True
         tally = owned.tally
         tally.pulls += 1

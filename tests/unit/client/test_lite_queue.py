@@ -210,6 +210,28 @@ async def test_a_paused_queue_is_not_pulled_and_goes_on_at_once_when_resumed() -
     lite.drop()
 
 
+async def test_what_a_held_pull_brings_to_a_paused_queue_comes_when_it_is_resumed() -> None:
+    puller = FakePuller(end=2)
+    consumer = Consumer(puller)
+    puller.gate.clear()
+    lite = consumer.open(offset=0)
+    await puller.reach(0)
+
+    lite.is_paused = True
+    puller.gate.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    when_paused = len(lite.waiting)
+    lite.is_paused = False
+    lite.changed.set()
+    await puller.reach(2)
+
+    assert when_paused == 0
+    assert len(lite.waiting) == 2
+    assert puller.offsets == [0, 0, 2]
+    lite.drop()
+
+
 async def test_the_answer_to_a_pull_of_a_former_time_moves_nothing() -> None:
     """The queue went and came back, read from elsewhere, while a pull was under way."""
     puller = FakePuller(end=100)

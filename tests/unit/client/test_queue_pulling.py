@@ -38,9 +38,12 @@ class FakePuller:
     def __init__(self) -> None:
         self.answers: list[Pulled | CometError] = []
         self.asked: list[tuple[int, PullFlag, int]] = []  # offset, flags, offset to commit
+        self.gate = asyncio.Event()  # pulls are held while it is clear
+        self.gate.set()
 
     async def pull(self, _queue: Any, offset: int, _subscription: Any, **said: Any) -> Pulled:
         self.asked.append((offset, said["flags"], said["commit_offset"]))
+        await self.gate.wait()
         if not self.answers:
             await asyncio.Event().wait()
         answer = self.answers.pop(0)
@@ -124,6 +127,24 @@ async def test_what_could_not_be_put_is_pulled_again_and_not_skipped() -> None:
 
     async with bench.running(lambda: bench.handling.offsets == [0]):
         assert [offset for offset, _, _ in bench.puller.asked[:2]] == [0, 0]
+
+
+async def test_what_a_held_pull_brings_to_a_paused_consumer_comes_when_it_goes_on() -> None:
+    bench = Bench()
+    bench.puller.gate.clear()
+    bench.answer(found(stored(0)), found(stored(0)))
+
+    async with bench.running(lambda: len(bench.puller.asked) == 1):
+        bench.pulling.going.clear()
+        bench.puller.gate.set()
+        await settled()
+        when_paused = list(bench.handling.offsets)
+        bench.pulling.going.set()
+        await settled()
+
+        assert when_paused == []
+        assert bench.handling.offsets == [0]
+        assert [offset for offset, _, _ in bench.puller.asked] == [0, 0, 1]
 
 
 async def test_the_lag_is_what_is_in_memory_and_what_the_broker_still_has() -> None:
