@@ -1,5 +1,6 @@
 """What only our own pipeline asks for, over sockets; and that nobody else notices it."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,6 +175,7 @@ class TestLog:
     ) -> None:
         with connected(broker.address) as peer:
             assert (log_status(peer).newest_file, log_status(peer).confirmed_offset) == ("", 0)
+            assert (log_status(peer).sample_begin, log_status(peer).sample_digest) == (0, "")
             peer.send(TOPIC)
             broker.restart()
         with connected(broker.address) as peer:
@@ -187,6 +189,9 @@ class TestLog:
         assert 0 == status.begin_offset < status.confirmed_offset == status.end_offset
         log = newest.read_bytes()[: status.confirmed_offset]
         assert [item.body for item in record.parse_all(log)] == [b"body"]
+        assert len(log) > 128
+        digest = hashlib.sha256(log[:128] + log).hexdigest()
+        assert (status.sample_begin, status.sample_digest) == (0, digest)
 
     def test_an_archive_is_kept_over_a_restart_until_it_is_removed(
         self, broker: BlockingBroker

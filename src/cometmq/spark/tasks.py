@@ -117,7 +117,7 @@ class TaskReader:
             return self._only_files(broker_name)
         address = task.address(broker_name)
         try:
-            status = log_status(self._wire(), address)
+            status = self._status(address)
         except OUTAGES:
             if options.source == "auto":
                 return None  # who reads from brokers waits for one that is being restarted
@@ -137,6 +137,11 @@ class TaskReader:
         store.log.settled_end = status.confirmed_offset
         return self._log_reader(store, status.confirmed_offset)
 
+    def _status(self, address: str) -> LogStatusResponse | None:
+        """How far a broker's log may be read; None from one that does not tell what is in it."""
+        status = log_status(self._wire(), address)
+        return None if status is None or status.sample_digest is None else status
+
     def _unseen_file(
         self, store: StoreFiles, status: LogStatusResponse, address: str
     ) -> str | None:
@@ -144,7 +149,7 @@ class TaskReader:
         unseen = unseen_file(store, status)
         if unseen is None:
             return None
-        again = log_status(self._wire(), address)  # retention may have deleted it meanwhile
+        again = self._status(address)  # retention may have deleted it meanwhile
         return unseen_file(store, again or status)
 
     def _only_files(self, broker_name: str) -> LogReader:
@@ -178,7 +183,7 @@ class TaskReader:
                 fact = f"its log is on disk up to {log.end} only"
                 raise Unreachable(address, fact, "read with source=auto")
             self._pause(CONFIRMED_LOOK_SECONDS)
-            status = log_status(self._wire(), address)
+            status = self._status(address)
             if status is None:
                 continue
             # What has come meanwhile may be in another folder than all that was there before.

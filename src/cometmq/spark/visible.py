@@ -1,4 +1,6 @@
-"""Store directories that this machine sees, and whether all of a log is in them.
+"""Store directories that this machine sees, and whether all of a broker's log is in them.
+
+Paths are alike on many machines, and so may inodes be, so that what is in a file counts as well.
 
 A log may lie in several folders (``storePathCommitLog`` with commas), and of these perhaps one is
 seen here. Who read that one alone would take the messages of the others for gone.
@@ -12,10 +14,14 @@ from cometmq.codec.headers.extensions import LogStatusResponse
 from cometmq.errors import DamagedStore, NotFound
 from cometmq.spark.store_files import StoreFiles
 from cometmq.store.directory import LOG_FOLDER, QUEUE_FOLDER, offset_name
+from cometmq.store.log_sample import sample_digest
 
 
 def store_of_broker(status: LogStatusResponse, roots: tuple[str, ...]) -> StoreFiles | None:
-    """The directory that has the very file which a broker writes to."""
+    """The directory with a file that can be the one which a broker writes to, by name and inode.
+
+    Whether it is the broker's log tells ``unseen_file``.
+    """
     newest = Path(status.newest_file)
     for root in roots or (status.store_root,):
         if not (Path(root) / QUEUE_FOLDER).is_dir():
@@ -31,14 +37,18 @@ def store_of_broker(status: LogStatusResponse, roots: tuple[str, ...]) -> StoreF
 
 
 def unseen_file(store: StoreFiles, status: LogStatusResponse) -> str | None:
-    """The first file of a broker's log that is not in the folders of ``store``, or None."""
+    """A file of a broker's log that is not in the folders of ``store``; None if all of it is.
+
+    One of the same name may be there, of another store.
+    """
     newest = Path(status.newest_file)
     step = store.log.file_bytes
-    if not newest.name or not step:
-        return None
-    first = status.begin_offset // step * step
-    unseen = _absent(store.log.listed(), first, int(newest.name), step)
-    return offset_name(unseen[0]) if unseen else None
+    if newest.name and step:
+        first = status.begin_offset // step * step
+        unseen = _absent(store.log.listed(), first, int(newest.name), step)
+        if unseen:
+            return offset_name(unseen[0])
+    return None if _has_sample(store, status) else offset_name(status.sample_begin or 0)
 
 
 def store_alone(root: str) -> StoreFiles:
@@ -59,10 +69,25 @@ def not_visible(
     """That a file of a broker's log is not seen here, and what to do about it."""
     looked = ", ".join(roots) or status.store_root
     advice = (
-        f"the log of broker {broker_name} has {file}, which this machine does not see in {looked}:"
+        f"the log of broker {broker_name} has {file}, which this machine does not see in {looked}"
+        " (another store's of that name, or a copy, will not do):"
         " set 'storePath' to where it is here, or read with source=broker"
     )
     return NotFound("store directory", status.store_root, advice)
+
+
+def _has_sample(store: StoreFiles, status: LogStatusResponse) -> bool:
+    """Whether the last bytes that are confirmed are in ``store``, too."""
+    if not status.sample_digest:
+        return status.sample_digest == ""  # nothing is confirmed, so nothing will be read
+    begin = status.sample_begin or 0
+    confirmed_bytes = status.confirmed_offset - begin
+    if not 0 < confirmed_bytes <= store.log.file_bytes:
+        return False
+    try:
+        return sample_digest(store.log.path_at(begin), confirmed_bytes) == status.sample_digest
+    except OSError:
+        return False
 
 
 def _absent(listed: list[int], first: int, newest: int, step: int) -> list[int]:

@@ -17,6 +17,7 @@ from cometmq.codec.headers.extensions import (
 from cometmq.errors import BrokerError
 from cometmq.logs import get_logger
 from cometmq.remoting.routes import Answer
+from cometmq.store.log_sample import sample_digest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,12 +66,16 @@ class ExtensionHandlers:
         confirmed, end = store.watermarks.flushed, store.log_end
         files = store.log_files
         newest = files[-1] if files else None
-        inode = 0
-        if newest is not None:
-            try:
+        sampled = next((file for file in files if file.begin < confirmed <= file.end), None)
+        inode, digest = 0, ""
+        try:
+            if newest is not None:
                 inode = (await asyncio.to_thread(newest.path.stat)).st_ino
-            except OSError as error:
-                raise BrokerError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            if sampled is not None:
+                count = confirmed - sampled.begin
+                digest = await asyncio.to_thread(sample_digest, sampled.path, count)
+        except OSError as error:
+            raise BrokerError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         header = LogStatusResponse(
             confirmed_offset=confirmed,
             begin_offset=store.log_begin,
@@ -81,6 +86,8 @@ class ExtensionHandlers:
             newest_file_inode=inode,
             pull_count_max=self._settings.large_pull_count_max,
             pull_bytes_max=self._settings.large_pull_bytes_max,
+            sample_begin=confirmed if sampled is None else sampled.begin,
+            sample_digest=digest,
         )
         return Answer(header=header)
 

@@ -10,6 +10,9 @@ class LogStatusResponse(Header):
 
     ``newest_file`` is the path of the file that is written to, empty when there is none yet, and
     ``newest_file_inode`` its inode: who sees another one there looks at other files.
+    ``sample_digest`` is that of a part of the file that begins at ``sample_begin`` and has the last
+    confirmed byte: who finds another one there does so, too. It is empty when nothing is confirmed,
+    and absent from brokers that do not know it.
     """
 
     confirmed_offset: I64
@@ -21,6 +24,8 @@ class LogStatusResponse(Header):
     newest_file_inode: I64
     pull_count_max: I64
     pull_bytes_max: I64
+    sample_begin: I64 | None = None
+    sample_digest: str | None = None
 
 
 @request(RequestCode.COMET_ARCHIVE_COMMIT)
