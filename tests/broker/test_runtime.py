@@ -65,6 +65,18 @@ def test_runtime_info_counts_what_was_sent(peer: Peer) -> None:
     assert after["dispatchBehindBytes"] == "0"
 
 
+def test_runtime_info_tells_how_long_flushes_take(tmp_path: Path) -> None:
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    with LocalCluster(folder=tmp_path, settings=settings) as cluster:
+        cluster.create_topic("orders")
+        with connected(cluster.broker.address) as peer:
+            for _ in range(50):  # one of them takes a hundredth of a millisecond on any disk
+                peer.send("orders")
+            table = bodies.decode(KVTable, peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
+
+    assert 0 < float(table["flushLatency99"]) <= float(table["flushLatencyMax"])
+
+
 @pytest.mark.slow
 def test_runtime_info_tells_how_many_timed_messages_come_and_go(
     asked: BlockingCluster, peer: Peer

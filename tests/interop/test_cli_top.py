@@ -28,6 +28,7 @@ TOTALS = ["in_tps", "out_tps", "lag", "producers", "consumers"]
 BROKER_FIELDS = [
     *("broker_name", "address", "cluster", "is_master", "problem", "version"),
     *("in_tps", "out_tps", "in_today", "out_today", "put_p99_ms", "put_max_ms"),
+    *("flush_p99_ms", "flush_max_ms"),
     *("unflushed_bytes", "dispatch_behind_bytes", "disk_ratio", "uptime_ms"),
 ]
 GROUP_FIELDS = ["group", "lag", "lag_change_tps", "out_tps", "members", "topics"]
@@ -84,6 +85,11 @@ def test_a_script_gets_numbers_of_brokers_and_groups(
     told = ("in_today", "unflushed_bytes", "disk_ratio", "uptime_ms")  # rates come later
     assert all(broker[name] is not None for name in told), broker
     assert broker["in_today"] >= 9
+    if cluster.release == OURS:
+        assert 0 <= broker["put_p99_ms"] <= broker["put_max_ms"]
+        assert 0 <= broker["flush_p99_ms"] <= broker["flush_max_ms"]
+    else:
+        assert (broker["flush_p99_ms"], broker["flush_max_ms"]) == (None, None)
     own = next(one for one in view["groups"] if one["group"] == group)
     assert list(own) == GROUP_FIELDS
     assert (own["lag"], own["members"], own["topics"]) == (5, 0, [topic])
@@ -91,14 +97,16 @@ def test_a_script_gets_numbers_of_brokers_and_groups(
     assert view["totals"]["producers"] == 1, view["totals"]
 
 
-def test_a_person_gets_a_table(cli: Cli) -> None:
+def test_a_person_gets_a_table(cli: Cli, cluster: Cluster) -> None:
     first, _, heading, row, *_ = cli.lines("top", "--once")
 
     assert first.startswith("1 name server, 1 broker, in ")
     assert heading.split() == [
-        *("BROKER", "IN/S", "OUT/S", "P99", "MS", "UNFLUSHED", "BEHIND", "DISK", "UP", "RELEASE")
+        *("BROKER", "IN/S", "OUT/S", "P99", "MS", "FLUSH", "MS", "UNFLUSHED"),
+        *("BEHIND", "DISK", "UP", "RELEASE"),
     ]
     assert row.startswith("broker-a ")
+    assert (row.split()[4] == "-") == (cluster.release != OURS), row
 
 
 def test_a_cluster_that_is_not_there_is_unreachable(tmp_path: Path) -> None:

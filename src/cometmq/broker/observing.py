@@ -12,7 +12,8 @@ from cometmq.broker.handlers.cleaning import CleaningHandlers
 from cometmq.broker.handlers.runtime import RuntimeHandlers
 from cometmq.broker.live_settings import LiveSettings
 from cometmq.broker.metrics import BrokerMetrics, Disks, Lags, RequestMeter
-from cometmq.broker.runtime_info import RuntimeInfo
+from cometmq.broker.recent_times import RecentTimes
+from cometmq.broker.runtime_info import TIME_BOUNDS, RuntimeInfo
 from cometmq.broker.statistics import (
     DeadLetters,
     PairCounts,
@@ -145,6 +146,8 @@ class Observing:
         self.settings = LiveSettings(config, clock, facts=_facts(parts.identity))
         self.settings.on_change.append(self._use)
         timers = TimerFigures(parts.timers, clock)
+        flushes = RecentTimes(TIME_BOUNDS, clock)
+        parts.store.on_flushed(flushes.observe)
         self._info = RuntimeInfo(
             parts.store,
             counting.statistics,
@@ -154,6 +157,7 @@ class Observing:
             failed_sends=lambda: meter.failed_sends,
             waiting_sends=lambda: parts.durability.waiting_count,
             delay_offsets=self._delay_offsets,
+            flushes=flushes,
             timers=timers,
         )
         self._runtime = RuntimeHandlers(

@@ -13,7 +13,10 @@ from cometmq.cli.times import brief_duration, iso_time
 from cometmq.cli.yaml_writer import Plain
 
 _GAP = "  "
-_BROKERS = ("broker", "in/s", "out/s", "p99 ms", "unflushed", "behind", "disk", "up", "release")
+_BROKERS = (
+    *("broker", "in/s", "out/s", "p99 ms", "flush ms", "unflushed"),
+    *("behind", "disk", "up", "release"),
+)
 _GROUPS = ("group", "lag", "change/s", "out/s", "members", "topics")
 _LEFT = frozenset({"broker", "release", "group", "topics"})
 _DISK_HIGH = 0.75
@@ -82,12 +85,12 @@ def _count(number: int, noun: str) -> str:
 def _broker_row(broker: BrokerView, now_ms: int) -> Row:
     name = broker.broker_name if broker.is_master else f"{broker.broker_name} (slave)"
     disk = None if broker.disk_ratio is None else f"{broker.disk_ratio:.0%}"
-    p99 = None if broker.put_p99_ms is None else f"{broker.put_p99_ms:.1f}"
     values = {
         "broker": name,
         "in/s": human_rate(broker.in_tps),
         "out/s": human_rate(broker.out_tps),
-        "p99 ms": p99,
+        "p99 ms": _time(broker.put_p99_ms),
+        "flush ms": _time(broker.flush_p99_ms),
         "unflushed": _size(broker.unflushed_bytes),
         "behind": _size(broker.dispatch_behind_bytes),
         "disk": disk,
@@ -108,6 +111,10 @@ def _group_row(group: GroupView) -> Row:
         "topics": " ".join(group.topics),
     }
     return {column: cell(value) for column, value in values.items()}
+
+
+def _time(ms: float | None) -> str | None:
+    return None if ms is None else f"{ms:.1f}"
 
 
 def _size(count: int | None) -> str | None:

@@ -65,6 +65,13 @@ class Distribution:
         if value > self.largest:
             self.largest = value
 
+    def add(self, other: "Distribution") -> None:
+        """Count what ``other`` has observed, too; its bounds must be the same."""
+        assert other._bounds == self._bounds, (other._bounds, self._bounds)
+        self._counts = [own + its for own, its in zip(self._counts, other._counts, strict=True)]
+        self._sum += other._sum
+        self.largest = max(self.largest, other.largest)
+
     @property
     def count(self) -> int:
         """How many observations there were."""

@@ -66,7 +66,7 @@ class Flusher:
         # Called after commits, flushes and the failure, on whatever thread did them.
         self._on_progress = on_progress
         # Told how many seconds each flush of the log took, on the same thread.
-        self.on_flushed: Callable[[float], None] | None = None
+        self.on_flushed: list[Callable[[float], None]] = []
         # Everything before this log position is on disk, in log, queues and index.
         self.vouched = vouched
         # One at a time: the thread, or somebody who flushes by hand.
@@ -204,8 +204,9 @@ class Flusher:
         if self._marks.committed > self._marks.flushed:
             began = self._clock.monotonic()
             self._marks.move_flushed(self._log.flush())
-            if self.on_flushed is not None:
-                self.on_flushed(self._clock.monotonic() - began)
+            seconds = self._clock.monotonic() - began
+            for told in self.on_flushed:
+                told(seconds)
 
     def _serve_waiting(self) -> None:
         """Flush the log for a sender who waits, between other files."""

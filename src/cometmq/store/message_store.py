@@ -449,8 +449,8 @@ class MessageStore:
         self.settings = settings
 
     def on_flushed(self, callback: Callable[[float], None]) -> None:
-        """Have ``callback`` told, on another thread, how many seconds each flush has taken."""
-        self._flusher.on_flushed = callback
+        """Have ``callback``, too, told on another thread how many seconds each flush has taken."""
+        self._flusher.on_flushed.append(callback)
 
     def on_arrival(
         self,

@@ -49,12 +49,13 @@ class DataPath:
         *,
         store: Mapping[str, Any] | None = None,
         files: Files | None = None,
+        clock: FakeClock | None = None,
         has_idempotence: bool = False,
         **settings: Any,
     ) -> None:
         chosen = tables.broker_settings(**settings)
         store_settings = StoreSettings(root=folder, log_file_bytes=1 << 20, **(store or {}))
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.loop = TimedLoop()
         self.store = MessageStore.open(
             folder,

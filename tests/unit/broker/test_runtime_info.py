@@ -1,6 +1,6 @@
 """How a broker is doing, under Apache's keys."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cometmq.broker.broker_config import BrokerConfig
+from cometmq.broker.recent_times import RecentTimes
 from cometmq.broker.runtime_info import TIME_BOUNDS, RuntimeInfo, Times, human_bytes
 from cometmq.broker.statistics import PairCounts, Sources, Statistics, Traffic
 from cometmq.codec.bodies.stats import TimerMetrics
@@ -15,9 +16,11 @@ from cometmq.codec.codes import RequestCode
 from cometmq.codec.timer import TimerCheck
 from cometmq.remoting.metrics import Distribution
 from cometmq.store import MessageStore, StoreSettings
-from cometmq.store.files import DiskUsage
+from cometmq.store.config import FlushMode
+from cometmq.store.files import DiskFile, DiskFiles, DiskUsage
 from cometmq.testing import FakeClock
 from tests.golden.wire_frames import frames
+from tests.unit.broker.data_path import DataPath, sending
 from tests.unit.store.builders import message
 
 GIB = 1 << 30
@@ -50,6 +53,7 @@ class Scene:
     failed: int = 0
 
     def __post_init__(self) -> None:
+        self.flushes = RecentTimes(TIME_BOUNDS, self.clock)
         root = {"storePathRootDir": str(self.store.root)}
         config = BrokerConfig.load(file={**root, **self.given}, environment={}, flags={})
         nothing = PairCounts({})
@@ -63,6 +67,7 @@ class Scene:
             failed_sends=lambda: self.failed,
             waiting_sends=lambda: 0,
             delay_offsets=lambda: self.delays,
+            flushes=self.flushes,
             timers=self.timers,
         )
 
@@ -115,6 +120,7 @@ def test_an_empty_broker_says_what_an_empty_broker_of_apache_says(scene: Scene) 
     assert table["putTps"] == "0.0 0.0 0.0"
     assert table["putMessageAverageSize"] == "0.0"
     assert table["putLatency99"] == "0.00"
+    assert (table["flushLatency99"], table["flushLatencyMax"]) == ("0.00", "0.00")
     assert table["remainHowManyDataToFlush"] == "0 B"
     assert table["remainTransientStoreBufferNumbs"] == "2147483647"
     assert table["sendThreadPoolQueueCapacity"] == "10000"
@@ -167,6 +173,72 @@ def test_times_are_spread_over_apache_s_classes(scene: Scene) -> None:
     assert table["putMessageEntireTimeMax"] == "12000"
     assert table["getMessageEntireTimeMax"] == "19"
     assert table["putLatency99"] == "12000.00"
+
+
+def test_the_longest_put_is_told_as_exactly_as_the_others(scene: Scene) -> None:
+    scene.times.put.observe(0.01082)
+
+    table = scene.table()
+
+    assert table["putLatency99"] == table["putLatencyMax"] == "10.82"
+    assert table["putMessageEntireTimeMax"] == "10", "whole ones are what Apache's tools expect"
+
+
+def test_flushes_are_those_of_the_last_minute(scene: Scene) -> None:
+    for _ in range(99):
+        scene.flushes.observe(0.004)
+    scene.flushes.observe(0.3)
+    table = scene.table()
+    scene.clock.advance(61)
+    later = scene.table()
+
+    assert (table["flushLatency99"], table["flushLatencyMax"]) == ("5.00", "300.00")
+    assert (later["flushLatency99"], later["flushLatencyMax"]) == ("0.00", "0.00")
+
+
+class SlowFile(DiskFile):
+    """On a disk that takes its time, by the clock of the test."""
+
+    def __init__(self, path: Path, wait: Callable[[], None]) -> None:
+        super().__init__(path)
+        self._wait = wait
+
+    def sync(self) -> None:
+        self._wait()
+        super().sync()
+
+
+class SlowDisk(DiskFiles):
+    seconds = 0.0
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def open(self, path: Path) -> SlowFile:
+        return SlowFile(path, lambda: self._clock.advance(self.seconds))
+
+
+def test_senders_who_wait_for_a_slow_disk_find_it_in_the_flushes(tmp_path: Path) -> None:
+    """The times of handlers are over before the disk is asked."""
+    clock = FakeClock()
+    disk = SlowDisk(clock)
+    sync = {"flush_mode": FlushMode.SYNC_FLUSH}
+    with DataPath(tmp_path, store=sync, files=disk, clock=clock) as path:
+        scene = Scene(path.store, clock)
+        path.store.on_flushed(scene.flushes.observe)
+        path.send_frames(sending())
+        path.store.flush_step()
+        before = scene.table()
+        disk.seconds = 0.7
+        path.send_frames(sending())
+        path.store.flush_step()
+        after = scene.table()
+        path.loop.turn()
+
+    assert len(path.later()) == 2
+    assert (before["flushLatency99"], before["flushLatencyMax"]) == ("0.00", "0.00")
+    assert (after["flushLatency99"], after["flushLatencyMax"]) == ("700.00", "700.00")
 
 
 def test_how_long_it_runs_is_said_in_words(scene: Scene) -> None:

@@ -16,6 +16,8 @@ BROKER = BrokerView(
     in_tps=12_345.0,
     out_tps=0.5,
     put_p99_ms=1.25,
+    flush_p99_ms=18.04,
+    flush_max_ms=40.5,
     unflushed_bytes=1536,
     dispatch_behind_bytes=0,
     disk_ratio=0.24,
@@ -52,9 +54,9 @@ def test_the_screen_shows_brokers_and_groups() -> None:
     assert lines_of(VIEW) == [
         "1 name server, 2 brokers, in 12.3k/s, out 0.5/s, lag 70, 1 producer, 2 consumers",
         "",
-        "BROKER             IN/S  OUT/S  P99 MS  UNFLUSHED  BEHIND  DISK    UP  RELEASE",
-        "broker-a          12.3k    0.5     1.2    1.5 KiB     0 B   24%  2m5s  5.5.0",
-        "broker-b (slave)      -      -       -          -       -     -     -  down",
+        "BROKER             IN/S  OUT/S  P99 MS  FLUSH MS  UNFLUSHED  BEHIND  DISK    UP  RELEASE",
+        "broker-a          12.3k    0.5     1.2      18.0    1.5 KiB     0 B   24%  2m5s  5.5.0",
+        "broker-b (slave)      -      -       -         -          -       -     -     -  down",
         "broker-b: Connection refused",
         "",
         "GROUP    LAG  CHANGE/S  OUT/S  MEMBERS  TOPICS",
@@ -93,11 +95,15 @@ def test_the_fields_for_programs_do_not_change() -> None:
     assert list(fields["brokers"][0]) == [
         *("broker_name", "address", "cluster", "is_master", "problem", "version"),
         *("in_tps", "out_tps", "in_today", "out_today", "put_p99_ms", "put_max_ms"),
+        *("flush_p99_ms", "flush_max_ms"),
         *("unflushed_bytes", "dispatch_behind_bytes", "disk_ratio", "uptime_ms"),
     ]
     assert list(fields["groups"][0]) == [
         *("group", "lag", "lag_change_tps", "out_tps", "members", "topics")
     ]
+    assert fields["brokers"][0]["flush_p99_ms"] == 18.04
+    assert fields["brokers"][0]["flush_max_ms"] == 40.5
+    assert fields["brokers"][1]["flush_p99_ms"] is None
     assert fields["brokers"][0]["uptime_ms"] == 125_000
     assert fields["brokers"][1]["uptime_ms"] is None
 

@@ -47,7 +47,26 @@ def test_a_broker_is_shown_as_it_tells_about_itself() -> None:
 
     assert (view.in_tps, view.out_tps, view.disk_ratio) == (12.5, 8.5, 0.24)
     assert (view.put_p99_ms, view.put_max_ms) == (1.25, 89.0)
+    assert (view.flush_p99_ms, view.flush_max_ms) == (None, None), "Apache's tell nothing of it"
     assert (view.unflushed_bytes, view.put_total, view.get_total) == (1536, 500, 400)
+
+
+def test_what_our_brokers_tell_of_times_goes_together() -> None:
+    own = {"putLatency99": "10.82", "putLatencyMax": "10.82", "putMessageEntireTimeMax": "10"}
+    flushes = {"flushLatency99": "250.00", "flushLatencyMax": "331.50"}
+
+    view = broker_view(state({**VALUES, **own, **flushes}))
+
+    assert (view.put_p99_ms, view.put_max_ms) == (10.82, 10.82)
+    assert (view.flush_p99_ms, view.flush_max_ms) == (250.0, 331.5)
+
+
+def test_the_bound_of_a_bucket_is_not_more_than_the_longest_time() -> None:
+    told = {"putMessageDistributeTime": "[<=0ms]:2 [0~10ms]:3 ", "putMessageEntireTimeMax": "7"}
+
+    view = broker_view(state(told))
+
+    assert (view.put_p99_ms, view.put_max_ms) == (7.0, 7.0)
 
 
 def test_what_a_broker_does_not_tell_is_not_made_up() -> None:

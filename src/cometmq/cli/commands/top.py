@@ -1,4 +1,4 @@
-"""``cometmq top``: a cluster's rates, lags, clients and disks, again and again."""
+"""``cometmq top``: a cluster's rates, lags, clients, disks and flushes, again and again."""
 
 import contextlib
 import sys
@@ -49,9 +49,10 @@ def command(frame: Frame, /, is_once: bool, interval_ms: int, has_system: bool) 
 
     Press q to quit, the space bar to look now. IN/S and OUT/S are messages per second, since the
     last look or, the first time and with --once, over the last ten seconds. P99 MS: 99 % of sends
-    were stored within this time, waiting for the disk included where brokers do; Apache's 4.9 tells
-    it only about right. UNFLUSHED is written but not on disk yet, BEHIND not in the queues yet.
-    CHANGE/S is by how much the lag grows.
+    took at most this long, as the broker tells it; Apache's count waiting for the disk, ours do
+    not. FLUSH MS: the same of flushes to disk in the last minute, for which senders wait with
+    SYNC_FLUSH; Apache's do not tell. UNFLUSHED is written but not on disk yet, BEHIND not in the
+    queues yet. CHANGE/S is by how much the lag grows.
 
     With -o json, yaml or plain, and where standard output is no terminal, it prints once.
     """
