@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.archives import Archives, ArchivesFile
 from cometmq.broker.clients import Clients
 from cometmq.broker.delay.delivery import LevelDelivery
+from cometmq.broker.delay.destinations import DeletedFile, Destinations
 from cometmq.broker.delay.levels import DelayLevels
 from cometmq.broker.delay.timers import Timers
 from cometmq.broker.durability import Durability
@@ -124,11 +125,17 @@ class Parts:
         self, config: BrokerConfig, documents: ConfigDocuments, chance: random.Random
     ) -> None:
         """What is delivered later, by level or by time."""
-        settings, clock, put = config.broker, self._clock, self.store.put
+        settings, clock = config.broker, self._clock
+        self._deleted_file = DeletedFile(config.store.root)
+        self.destinations = Destinations(self._deleted_file, self.store, self.topics)
+        self.topics.on_delete.append(self.destinations.forget)
+        put, is_gone = self.destinations.put, self.destinations.is_gone
         self.levels = DelayLevels(config.store.delays_ms())
-        self.delivery = LevelDelivery(self.store, self.levels, documents.delay_offsets, clock, put)
+        self.delivery = LevelDelivery(
+            self.store, self.levels, documents.delay_offsets, clock, put, is_gone=is_gone
+        )
         self.plans = self._send_plans(config, chance)
-        self.timers = Timers(self.store, settings, clock, put)
+        self.timers = Timers(self.store, settings, clock, put, is_gone=is_gone)
         self.plans.timers.crowd = self.timers
         self.recalls = RecallHandlers(
             self.store, self.topics, self.plans, self.plans.timers, settings=settings, clock=clock
@@ -291,6 +298,10 @@ class Parts:
 
     def _keeper(self, documents: ConfigDocuments, config: BrokerConfig) -> Keeper:
         keeper = Keeper(self._clock)
+        # Before the topics: of one that is gone nothing must be delivered, whatever happens next.
+        self.destinations.on_change = keeper.add(
+            "deleted topics", self._deleted_file, self.destinations.table
+        )
         save_topics = keeper.add("topics", documents.topics, self.topics.table)
         self.topics.on_change.append(lambda _: save_topics())
         self.topics.on_delete.append(lambda _: save_topics())

@@ -138,6 +138,7 @@ class LevelDelivery:
     """All levels of one store. ``on_progress`` is called when there is something new to save.
 
     ``put`` is the store's, or whatever counts what it puts; it is never waited for the disk.
+    ``is_gone`` says of a topic and a place in the log whether what waits there is to be given up.
     """
 
     def __init__(
@@ -147,10 +148,13 @@ class LevelDelivery:
         document: ConfigDocument[DelayOffsetTable],
         clock: Clock,
         put: Callable[[NewMessage], PutResult],
+        *,
+        is_gone: Callable[[str, int], bool] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._put = put
+        self._is_gone = is_gone or _is_there
         self.on_progress: Callable[[], None] = _ignore
         loaded = document.load()
         self._levels = [
@@ -276,6 +280,8 @@ class LevelDelivery:
             return _Outcome(True, "no longer in the log")
         if isinstance(message, str):
             return _Outcome(True, message)
+        if self._is_gone(message.topic, head.physical_offset):
+            return _Outcome(True)
         try:
             result = self._put(message)
         except OSError as error:
@@ -416,6 +422,11 @@ class LevelDelivery:
 
 def _ignore() -> None:
     """Nobody saves."""
+
+
+def _is_there(topic: str, physical_offset: int) -> bool:
+    """No topic was ever deleted."""
+    return False
 
 
 def _within(queue: ConsumeQueue, offset: int) -> int:

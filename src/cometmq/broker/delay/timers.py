@@ -100,6 +100,7 @@ class Timers:
     """All timed messages of one store; wheel and log are made when the first one comes.
 
     ``put`` is the store's, or whatever counts what it puts; it is never waited for the disk.
+    ``is_gone`` says of a topic and a place in the log whether what waits there is to be given up.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Timers:
         clock: Clock,
         put: Callable[[NewMessage], PutResult],
         *,
+        is_gone: Callable[[str, int], bool] | None = None,
         files: Files | None = None,
         wheel_slots: int = timer.WHEEL_SLOTS,
     ) -> None:
@@ -116,6 +118,7 @@ class Timers:
         self._settings = settings
         self._clock = clock
         self._put = put
+        self._is_gone = is_gone or _is_there
         self._files = files
         self._wheel_slots = wheel_slots
         self._is_enabled = settings.timer_wheel_enable
@@ -480,6 +483,10 @@ class Timers:
         if unit is None or found is None:
             self._skip("no longer in the log")
             return ""
+        # Also of those that are parked: put ahead once more, they would lie behind the deletion.
+        topic = properties.get(found.properties, REAL_TOPIC) or ""
+        if self._is_gone(topic, unit.physical_offset):
+            return ""
         is_rolled = bool(unit.magic & _ROLL)
         if not is_rolled and reading.deletions.covers(found):
             self.recalled_count += 1
@@ -563,6 +570,11 @@ def _window_slots(asked: int, half: int) -> int:
     """How many slots ahead a message may be: up to half the wheel, as Apache has it."""
     most = half - SPARE_SLOTS
     return asked if 2 <= asked <= most else most
+
+
+def _is_there(topic: str, physical_offset: int) -> bool:
+    """No topic was ever deleted."""
+    return False
 
 
 def _ignore() -> None:
