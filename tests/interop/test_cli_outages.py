@@ -26,6 +26,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     home: Path = tmp_path_factory.mktemp("outages")
     with up(home / "data") as started:
         cli = Cli(started.told["name_server"], home, {"COMETMQ_TIMEOUT": "500ms"})
+        cli.ok("topic", "create", "copies", "--queues", "1")
         for topic in ("orders", "%DLQ%billing"):
             cli.ok("topic", "create", topic, "--queues", "1")
             sent = cli.run("produce", topic, "one", "two", "-o", "json")
@@ -42,7 +43,10 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "plain"])
 @pytest.mark.parametrize(
     "command",
-    ["group ls", "group lag", "topic peek orders", "dlq ls", "dlq peek billing"],
+    [
+        *("group ls", "group lag", "topic peek orders", "dlq ls", "dlq peek billing"),
+        *("consume orders", "consume orders --until now", "consume orders --group new --ack none"),
+    ],
 )
 def test_what_a_silent_broker_holds_is_never_missing_without_a_word(
     cli: Cli, command: str, form: str
@@ -51,7 +55,9 @@ def test_what_a_silent_broker_holds_is_never_missing_without_a_word(
 
     assert ran.exit_code == 0
     assert WARNING.fullmatch(ran.stderr), ran.stderr
-    if form == "json":
+    if command.startswith("consume"):
+        assert ran.stdout.count("broker-a") == 1  # the one message there
+    elif form == "json":
         assert isinstance(json.loads(ran.stdout), list)
 
 
@@ -64,6 +70,38 @@ def test_slow_questions_wait_no_longer_than_was_said(cli: Cli, command: str) -> 
     told = WARNING.search(ran.stderr)
     assert told is not None, ran
     assert int(told["ms"]) <= 500
+
+
+def test_a_member_that_was_given_nothing_says_who_does_not_answer(cli: Cli) -> None:
+    ran = cli.run("consume", "orders", "--group", "shipping", "--idle", "100ms")
+
+    assert ran.exit_code == 0
+    assert WARNING.search(ran.stderr), ran.stderr
+
+
+@pytest.mark.parametrize(("queue", "code", "count"), [("broker-a/0", 0, 1), ("broker-b/0", 4, 0)])
+def test_a_queue_that_is_named_is_all_that_has_to_be_there(
+    cli: Cli, queue: str, code: int, count: int
+) -> None:
+    ran = cli.run("consume", "orders", "--queue", queue, "--template", "x")
+
+    assert (ran.exit_code, len(ran.stdout.splitlines())) == (code, count)
+    assert "warning" not in ran.stderr
+
+
+def test_following_begins_when_all_are_there(cli: Cli) -> None:
+    ran = cli.run("consume", "orders", "--follow", "-o", "json")
+
+    assert (ran.exit_code, ran.error["kind"]) == (4, "Unreachable")
+    assert ran.error["next"] == "without --follow what the others hold is printed"
+
+
+def test_what_could_not_be_sent_is_told_without_lines_of_a_log(cli: Cli) -> None:
+    ran = cli.run("produce", "copies", *map(str, range(8)))
+
+    assert ran.exit_code == 1
+    assert " WARNING " not in ran.stderr
+    assert "of 8 messages were not sent" in ran.stderr
 
 
 @pytest.mark.parametrize("way", ["--move", "--delete"])

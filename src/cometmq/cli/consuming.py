@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from cometmq.model.offsets import MessageQueue
 
 if TYPE_CHECKING:
     from cometmq.admin import Admin
+    from cometmq.admin.servers import Outage
     from cometmq.aio import Client
     from cometmq.client.core.message import Message
 
@@ -58,22 +59,46 @@ class Wanted:
     is_following: bool = False
 
 
+async def silent_brokers(admin: "Admin", wanted: Wanted) -> "tuple[Outage, ...]":
+    """Brokers with something of what is wanted that do not answer, so that it will be missing.
+
+    Raises NotFound, and Unreachable when nothing can be had without them.
+    """
+    from cometmq.admin.servers import require_none
+
+    names = QueueNames(admin, wanted.topic)
+    only = None if wanted.queue is None else await names.find(wanted.queue)
+    outages = (await admin.topics.stats(wanted.topic)).outages
+    if only is not None:
+        require_none(out for out in outages if out.broker_name == only.broker_name)
+        return ()
+    if wanted.is_following:
+        require_none(outages, "without --follow what the others hold is printed")
+    return outages
+
+
 async def browsed(
-    mq: "Client", admin: "Admin", wanted: Wanted, group: str | None = None
+    mq: "Client",
+    admin: "Admin",
+    wanted: Wanted,
+    group: str | None = None,
+    *,
+    without: Collection[str] = (),
 ) -> "AsyncGenerator[Message[bytes], None]":
     """Messages without joining a group; from where ``group`` is, if one is named.
 
-    Nothing is stored anywhere.
+    Nothing is stored anywhere. Brokers that are named in ``without`` are not asked.
     """
     names = QueueNames(admin, wanted.topic)
     queues = await names.all()
     only = None if wanted.queue is None else await names.find(wanted.queue)
+    passed = [one for one in queues if one.broker_name in without or only not in (None, one)]
     since: Any = wanted.begin.end or wanted.begin.time_ms or "first"
     if wanted.begin.offset is not None:
         since = dict.fromkeys(queues, wanted.begin.offset)
     if group is not None:
-        since = await _group_offsets(admin, group, queues)
-    until = _until(wanted, queues, only)
+        since = await _group_offsets(admin, group, set(queues).difference(passed))
+    until = _until(wanted, queues, passed)
     messages = mq.browse(
         wanted.topic,
         since=since,
@@ -92,17 +117,16 @@ async def browsed(
 
 
 def _until(
-    wanted: Wanted, queues: Sequence[MessageQueue], only: MessageQueue | None
+    wanted: Wanted, queues: Sequence[MessageQueue], passed: Collection[MessageQueue]
 ) -> "Mapping[MessageQueue, int] | int | None":
-    """Where each queue ends; those that nobody wants, before they begin."""
+    """Where each queue ends; those that are passed over, before they begin."""
     end = wanted.end
-    offset = None if end is None else end.offset
-    if only is not None:
-        ends = {queue: 0 for queue in queues if queue != only}
-        return ends if offset is None else {**ends, only: offset}
-    if offset is not None:
-        return dict.fromkeys(queues, offset)
-    return None if end is None else end.time_ms
+    ends = dict.fromkeys(passed, 0)
+    if end is not None and end.offset is not None:
+        return dict.fromkeys(queues, end.offset) | ends
+    if ends or end is None:
+        return ends or None
+    return end.time_ms
 
 
 def _is_past(message: "Message[bytes]", end: Place | None) -> bool:
@@ -114,7 +138,7 @@ def _is_past(message: "Message[bytes]", end: Place | None) -> bool:
 
 
 async def _group_offsets(
-    admin: "Admin", group: str, queues: Sequence[MessageQueue]
+    admin: "Admin", group: str, queues: Collection[MessageQueue]
 ) -> "dict[MessageQueue, int]":
     """Where a group is in each queue; at the first message where it is nowhere yet."""
     found = {}

@@ -65,7 +65,12 @@ class _Range:
         return self.since if isinstance(self.since, int) else 0
 
     async def bounds(self, instance: Instance, queue: MessageQueue) -> tuple[int, int]:
-        """The offsets between which a queue is to be read, as it is now."""
+        """The offsets between which a queue is to be read, as it is now.
+
+        Of a queue that is to end before it begins nobody is asked: its broker may be down.
+        """
+        if isinstance(self.until, Mapping) and self.until.get(queue, 1) <= 0:
+            return 0, 0
         end = await max_offset(instance, queue)
         match self.since:
             case "last":

@@ -285,6 +285,14 @@ async def test_old_brokers_find_a_time_only_about_right_and_nothing_is_left_out(
         assert found == [1, 2, 3]
 
 
+async def test_of_a_queue_that_ends_before_it_begins_nobody_is_asked() -> None:
+    async with old_broker() as cluster, connected(cluster) as mq:
+        cluster.a.on(RequestCode.GET_MAX_OFFSET, Answer(ResponseCode.SYSTEM_ERROR))
+        queue = MessageQueue("orders", "broker-a", 0)
+
+        assert [m async for m in mq.browse("orders", until={queue: 0})] == []
+
+
 async def test_a_search_on_an_old_broker_may_begin_too_early_but_never_too_late() -> None:
     async with old_broker() as cluster, connected(cluster) as mq:
         puller = mq.pull_consumer("billing")

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from cometmq.cli.client_run import with_client
 from cometmq.cli.command import Command, Example
 from cometmq.cli.completion import complete_groups, complete_topics
 from cometmq.cli.connection import cluster_options
+from cometmq.cli.describing import warn_of_outages
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.problems import Misuse
 from cometmq.cli.times import DURATION
@@ -118,7 +119,7 @@ def command(frame: Frame, /, **given: Any) -> None:
     wish = _wish(**given)
     show = _shower(frame, wish.template)
     try:
-        shown = with_client(frame, lambda mq, admin: _consume(mq, admin, wish, show))
+        shown = with_client(frame, lambda mq, admin: _consume(frame, mq, admin, wish, show))
     except KeyboardInterrupt:
         if not wish.wanted.is_following:  # else this is how it is ended
             raise
@@ -201,11 +202,19 @@ def _shower(frame: Frame, text: str | None) -> Show:
     return stream.show
 
 
-async def _consume(mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
-    """How many were printed."""
-    if wish.is_acknowledging:
-        return await _print_and_acknowledge(mq, admin, wish, show)
-    return await _print(mq, admin, wish, show)
+async def _consume(frame: Frame, mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
+    """How many were printed; who did not answer is told at the end."""
+    from cometmq.cli.consuming import silent_brokers
+
+    if not wish.is_acknowledging:
+        outages = await silent_brokers(admin, wish.wanted)
+        shown = await _print(mq, admin, wish, show, {out.broker_name for out in outages})
+    else:
+        shown = await _print_and_acknowledge(mq, admin, wish, show)
+        is_over = shown != wish.count  # members wait for who does not answer, and for what is new
+        outages = await silent_brokers(admin, wish.wanted) if is_over else ()
+    warn_of_outages(frame, outages, has_field=False)
+    return shown
 
 
 async def _print_and_acknowledge(mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
@@ -224,11 +233,13 @@ async def _print_and_acknowledge(mq: "Client", admin: "Admin", wish: _Wish, show
     return shown
 
 
-async def _print(mq: "Client", admin: "Admin", wish: _Wish, show: Show) -> int:
+async def _print(
+    mq: "Client", admin: "Admin", wish: _Wish, show: Show, without: Collection[str]
+) -> int:
     """Print what is there in large parts, and what comes as soon as it comes."""
     from cometmq.cli.consuming import browsed
 
-    messages = browsed(mq, admin, wish.wanted, wish.group)
+    messages = browsed(mq, admin, wish.wanted, wish.group, without=without)
     part: list[Message[bytes]] = []
     shown = 0
     async with (

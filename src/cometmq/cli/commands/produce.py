@@ -20,6 +20,7 @@ from cometmq.cli.progress import CountLine
 from cometmq.cli.sizes import human_bytes
 from cometmq.cli.times import DURATION, TIME
 from cometmq.clock import SystemClock
+from cometmq.logs import LogLevel
 
 if TYPE_CHECKING:
     from cometmq.admin import Admin
@@ -103,6 +104,7 @@ def message_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(
     "produce",
     cls=Command,
+    log_level=LogLevel.ERROR,  # what failed is told as its result
     examples=(
         Example("One message", "cometmq produce orders hello --key order-1", needs_cluster=True),
         Example(

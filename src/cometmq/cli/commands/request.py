@@ -10,6 +10,7 @@ from cometmq.cli.commands.produce import message_options
 from cometmq.cli.completion import complete_topics
 from cometmq.cli.connection import cluster_options, target_of
 from cometmq.cli.frame import Frame, pass_frame
+from cometmq.logs import LogLevel
 
 if TYPE_CHECKING:
     from cometmq.admin import Admin
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.command(
     "request",
     cls=Command,
+    log_level=LogLevel.ERROR,  # what failed is told as its result
     examples=(
         Example(
             "Ask, and wait at most two seconds",
