@@ -1,12 +1,15 @@
 """Moving and deleting groups, with a cluster: what is touched, and what is left alone."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from cometmq import Client
 from cometmq.cli.app import app
 from cometmq.testing import LocalCluster
 from cometmq.testing.local_cluster import BlockingCluster
@@ -78,3 +81,40 @@ def test_dead_letters_that_are_named_are_moved(run: Run, letters: str) -> None:
     (left,) = done(run("dlq", "ls", "-o", "json"))
     assert lag["lag"] > 0
     assert left["pending"] == 0
+
+
+# --- members
+
+
+@contextmanager
+def member(cluster: BlockingCluster, topic: str, group: str) -> Iterator[None]:
+    """A member of the group that has consumed a message, of which it has not told the broker."""
+    has_consumed = threading.Event()
+    with (
+        Client(cluster.namesrv, persist_interval_ms=3_600_000) as mq,
+        mq.consumer(group, start="first") as consumer,
+    ):
+        mq.producer().send(topic, b"value")
+        consumer.subscribe(topic)
+        consumer.start(lambda _: has_consumed.set())
+        assert has_consumed.wait(30)
+        yield
+
+
+@pytest.mark.parametrize("more", ["--yes", "--dry-run"])
+def test_a_group_whose_members_are_connected_is_not_deleted(
+    run: Run, cluster: BlockingCluster, more: str
+) -> None:
+    """It would be back with their next heartbeat, and look as if nothing had happened."""
+    cluster.create_topic("alive", queues=1)
+    with member(cluster, "alive", "busy"):
+        refused = run("group", "delete", "busy", more)
+
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.splitlines() == [
+            "error: group 'busy' has a connected member: it would be back with the next heartbeat",
+            "  next: stop them first: see 'cometmq group connections busy'",
+        ]
+    (deleted,) = done(run("group", "delete", "busy", "--yes", "-o", "json"))
+
+    assert (deleted["members"], deleted["is_deleted"]) == (0, True)

@@ -2,6 +2,7 @@
 
 from cometmq.cli.command import Example, LazyCommand, LazyGroup
 
+_DELETING = "cometmq.cli.commands.group_deleting"
 _LOOKING = "cometmq.cli.commands.group_looking"
 _MOVING = "cometmq.cli.commands.group_moving"
 
@@ -15,7 +16,7 @@ command = LazyGroup(
         "describe": LazyCommand(_LOOKING, "Everything about a group.", "describe_command"),
         "reset": LazyCommand(_MOVING, "Move a group to other offsets.", "reset_command"),
         "clone": LazyCommand(_MOVING, "Move a group to where another one is.", "clone_command"),
-        "delete": LazyCommand(_MOVING, "Delete groups with their offsets.", "delete_command"),
+        "delete": LazyCommand(_DELETING, "Delete groups with their offsets.", "delete_command"),
         "lag": LazyCommand(_LOOKING, "How far groups are behind.", "lag_command"),
         "connections": LazyCommand(_LOOKING, "Who is connected.", "connections_command"),
     },
