@@ -27,9 +27,7 @@ def await_bodies(peer: Peer, topic: str, count: int) -> list[bytes]:
     got: list[bytes] = []
     flags = str(SUSPEND | SUBSCRIPTION)
     while len(got) < count:
-        ext = pull_ext(
-            topic, queueOffset=str(len(got)), sysFlag=flags, suspendTimeoutMillis="5000"
-        )
+        ext = pull_ext(topic, queueOffset=str(len(got)), sysFlag=flags, suspendTimeoutMillis="5000")
         got += bodies_of(peer.ask(RequestCode.PULL_MESSAGE, ext))
     return got
 

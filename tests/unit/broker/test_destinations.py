@@ -136,7 +136,9 @@ def test_no_topic_is_made_for_a_message_that_is_refused(store: MessageStore) -> 
     assert topics.get("lost") is None
 
 
-@pytest.mark.parametrize("content", [b"nonsense", b'{"format":"cometmq deleted topics","version":2}'])
+@pytest.mark.parametrize(
+    "content", [b"nonsense", b'{"format":"cometmq deleted topics","version":2}']
+)
 def test_a_file_of_something_else_is_refused(store: MessageStore, content: bytes) -> None:
     path = store.root / "config" / "cometDeletedTopics.json"
     path.parent.mkdir(exist_ok=True)
