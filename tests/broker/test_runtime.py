@@ -113,6 +113,17 @@ def test_statistics_of_a_group_and_of_the_broker_are_there(peer: Peer) -> None:
     assert stats(peer, "BROKER_PUT_NUMS", "DefaultCluster").code == ResponseCode.SUCCESS
 
 
+def test_a_delayed_message_counts_for_the_topic_of_all_that_are_delayed(peer: Peer) -> None:
+    name, topic = "TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX"
+    assert stats(peer, name, topic).code == ResponseCode.SYSTEM_ERROR
+
+    peer.send("orders", i=encode({"DELAY": "18"}))
+
+    found = bodies.decode(BrokerStatsData, stats(peer, name, topic).body)
+    assert found.stats_minute is not None
+    assert found.stats_minute.sum == 1
+
+
 def test_statistics_that_do_not_exist_are_refused_in_apache_s_words(peer: Peer) -> None:
     answer = stats(peer, "GROUP_GET_NUMS", "orders@nobody")
 

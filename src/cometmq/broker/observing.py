@@ -15,6 +15,7 @@ from cometmq.broker.metrics import BrokerMetrics, Disks, Lags, RequestMeter
 from cometmq.broker.recent_times import RecentTimes
 from cometmq.broker.runtime_info import TIME_BOUNDS, RuntimeInfo
 from cometmq.broker.statistics import (
+    AlsoPutAside,
     DeadLetters,
     PairCounts,
     Sources,
@@ -90,10 +91,12 @@ class Counting:
         buried: dict[tuple[str, str], list[int]],
         groups: GroupTable,
         timers: Timers,
+        put_aside: Mapping[str, Callable[[], int]],
     ) -> None:
         """``pulls`` are all requests for messages, ``missed`` those that found nothing.
 
-        ``returned`` are messages that were handed back, ``buried`` those that became dead letters.
+        ``returned`` are messages that were handed back, ``buried`` those that became dead letters;
+        ``put_aside`` tells of topics that nobody sends to how many messages they ever had.
         """
         self._topics = topics
         self.puts = TopicPuts(topics.by_name)
@@ -107,7 +110,7 @@ class Counting:
         self._missed = missed
         self._timers = timers
         sources = Sources(
-            topic_puts=self.puts,
+            topic_puts=AlsoPutAside(self.puts, put_aside),
             group_gets=self.gets,
             send_backs=returns,
             broker_puts=Whole(cluster_name, lambda: self.puts.total().messages),

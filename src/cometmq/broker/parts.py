@@ -195,6 +195,7 @@ class Parts:
             buried=self.send_backs.buried,
             groups=self.groups,
             timers=self.timers,
+            put_aside={SCHEDULE_TOPIC: self._delayed_count},
         )
         self.replies = ReplyHandlers(
             self.store, self.plans, self.clients, settings=settings, clock=clock
@@ -348,6 +349,11 @@ class Parts:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS_MAX):
                 await self.registrar.register_now()
+
+    def _delayed_count(self) -> int:
+        """Messages that were ever put aside for a delay level."""
+        levels = range(self.levels.count)
+        return sum(self.store.max_offset(SCHEDULE_TOPIC, number) for number in levels)
 
     def _end_pulls(self, topic: str) -> None:
         """A topic is gone: nobody needs to wait for its messages any more."""

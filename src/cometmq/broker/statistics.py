@@ -365,6 +365,30 @@ class TopicPuts:
             self._gone = Counts(messages + topic.put_count, size + topic.put_bytes)
 
 
+class AlsoPutAside:
+    """Messages by topic, and what was put aside in topics that nobody sends to, as Apache has it.
+
+    ``ends`` tells how many messages such a topic ever had: what it has grown counts, without bytes.
+    """
+
+    def __init__(self, puts: Source, ends: Mapping[str, Callable[[], int]]) -> None:
+        self._puts = puts
+        self._ends = {topic: (end, end()) for topic, end in ends.items()}
+
+    def keys(self) -> Iterable[str]:
+        return [*self._puts.keys(), *(topic for topic in self._ends if self._grown(topic))]
+
+    def read(self, key: str) -> Counts | None:
+        if key not in self._ends:
+            return self._puts.read(key)
+        count = self._grown(key)
+        return Counts(count, 0) if count else None
+
+    def _grown(self, topic: str) -> int:
+        end, begin = self._ends[topic]
+        return max(end() - begin, 0)
+
+
 class PairCounts:
     """Counters by topic and group: a list of messages and perhaps bytes for each pair.
 

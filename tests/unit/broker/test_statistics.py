@@ -8,6 +8,7 @@ import pytest
 from cometmq.broker import statistics
 from cometmq.broker.statistics import (
     ITEMS,
+    AlsoPutAside,
     Counts,
     DeadLetters,
     PairCounts,
@@ -44,11 +45,12 @@ class Broker:
     found: int = 0
     missed: int = 0
     timed: tuple[int, int] = (0, 0)
+    delayed: int = 0
 
     def __post_init__(self) -> None:
         self.puts = TopicPuts(self.topics)
         sources = Sources(
-            self.puts,
+            AlsoPutAside(self.puts, {"SCHEDULE_TOPIC_XXXX": lambda: self.delayed}),
             PairCounts(self.taken),
             PairCounts(self.returned),
             Whole(CLUSTER, lambda: self.puts.total().messages),
@@ -101,6 +103,21 @@ def test_what_has_just_happened_counts_before_any_sample_was_taken() -> None:
 
     assert broker.sums("TOPIC_PUT_NUMS", "orders") == (10, 10, 10)
     assert broker.figures.tps("TOPIC_PUT_NUMS", "orders") == 5.0
+
+
+def test_what_is_put_aside_counts_for_the_topic_it_waits_in() -> None:
+    broker = Broker(delayed=1000)  # from before the start
+    broker.put("orders", 3)
+    before = broker.figures.view("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX")
+
+    broker.delayed += 7
+    broker.live(20)
+
+    assert before is None
+    assert broker.sums("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX") == (7, 7, 7)
+    assert broker.sums("BROKER_PUT_NUMS", CLUSTER) == (3, 3, 3)
+    broker.live(70)
+    assert broker.sums("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX") == (0, 7, 7)
 
 
 def test_a_minute_forgets_after_a_minute_an_hour_after_an_hour_and_a_day_after_a_day() -> None:
