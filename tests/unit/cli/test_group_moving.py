@@ -87,18 +87,21 @@ def test_dead_letters_that_are_named_are_moved(run: Run, letters: str) -> None:
 
 
 @contextmanager
-def member(cluster: BlockingCluster, topic: str, group: str) -> Iterator[None]:
-    """A member of the group that has consumed a message, of which it has not told the broker."""
-    has_consumed = threading.Event()
+def member(cluster: BlockingCluster, topic: str, group: str) -> Iterator[threading.Semaphore]:
+    """A member of the group that has consumed a message, of which it has not told the broker.
+
+    What is given can be acquired for each message that comes after that.
+    """
+    consumed = threading.Semaphore(0)
     with (
         Client(cluster.namesrv, persist_interval_ms=3_600_000) as mq,
         mq.consumer(group, start="first") as consumer,
     ):
         mq.producer().send(topic, b"value")
         consumer.subscribe(topic)
-        consumer.start(lambda _: has_consumed.set())
-        assert has_consumed.wait(30)
-        yield
+        consumer.start(lambda _: consumed.release())
+        assert consumed.acquire(timeout=30)
+        yield consumed
 
 
 @pytest.mark.parametrize("more", ["--yes", "--dry-run"])
@@ -118,3 +121,19 @@ def test_a_group_whose_members_are_connected_is_not_deleted(
     (deleted,) = done(run("group", "delete", "busy", "--yes", "-o", "json"))
 
     assert (deleted["members"], deleted["is_deleted"]) == (0, True)
+
+
+def test_a_group_that_has_just_begun_is_moved_on_what_its_members_read(
+    run: Run, cluster: BlockingCluster
+) -> None:
+    """Brokers hear of its offsets some seconds later."""
+    cluster.create_topic("fresh", queues=1)
+    with member(cluster, "fresh", "newcomers") as consumed:
+        described = done(run("group", "describe", "newcomers", "-o", "json"))
+        shown = run("group", "describe", "newcomers").stdout
+        reset = done(run("group", "reset", "newcomers", "--to-earliest", "--yes", "-o", "json"))
+
+        assert (described["lag"], described["member_count"]) == (None, 1)
+        assert "lag" not in shown.lower()
+        assert [(move["topic"], move["before"]) for move in reset["moves"]] == [("fresh", None)]
+        assert consumed.acquire(timeout=30)  # once more

@@ -108,7 +108,8 @@ def describe_command(frame: Frame, /, group: str, has_queues: bool) -> None:
         "message_model": membership.message_model or None,
         "consume_from_where": membership.consume_from_where or None,
         "member_count": len(membership.members),
-        "lag": lag.lag,
+        # Without any offset stored nobody knows: members that have just begun have not told yet.
+        "lag": lag.lag if lag.queues else None,
         "consume_tps": round(lag.consume_tps, 2),
         "problems": list(problems),
     }

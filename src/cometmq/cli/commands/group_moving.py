@@ -1,6 +1,6 @@
 """``cometmq group reset`` and ``clone``: what changes where a group goes on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -176,15 +176,23 @@ def _position(where: dict[str, Any]) -> "Position":
 
 
 async def _topics_of(admin: "Admin", group: str) -> list[str]:
-    """All topics that a group has consumed, but not its retries."""
-    lag = await admin.groups.lag(group)
-    topics = sorted(
-        {queue.topic for queue in lag.queues if not queue.topic.startswith(_RETRY_PREFIX)}
-    )
+    """All topics that a group has consumed, but not its retries.
+
+    Of a group that has just begun, brokers know no offsets for some seconds; then those that its
+    members subscribe to.
+    """
+    found = {queue.topic for queue in (await admin.groups.lag(group)).queues}
+    if not _wanted(found):
+        found = {one.topic for one in (await admin.groups.members(group)).subscriptions}
+    topics = _wanted(found)
     if not topics:
         await admin.groups.configs(group)  # says so when there is no such group
         raise NotFound("offset", group, "the group has consumed nothing yet: name a --topic")
     return topics
+
+
+def _wanted(topics: Iterable[str]) -> list[str]:
+    return sorted(topic for topic in topics if not topic.startswith(_RETRY_PREFIX))
 
 
 def _carry_out(
