@@ -122,23 +122,28 @@ class RequestMeter:
         return self._requests.child(kind), self._seconds.child(kind).observe
 
 
-class Offsets(Protocol):
-    """What lags need to know of consumer offsets."""
+class Consumption(Protocol):
+    """What lags need to know of groups."""
 
     def groups(self) -> Sequence[str]: ...
 
-    def topics_of(self, group: str) -> Sequence[str]: ...
+    def topics_of(self, group: str) -> Sequence[tuple[str, int]]:
+        """Topics, each with how many queues can be read."""
+        ...
 
-    def of(self, group: str, topic: str) -> Mapping[int, int]: ...
+    def offsets_of(self, group: str, topic: str) -> Mapping[int, int]: ...
 
 
 class Lags:
-    """How many messages groups have not consumed; the largest of them each, and the sum of all."""
+    """How many messages groups have not consumed; the largest of them each, and the sum of all.
+
+    A queue of which a group has no offset is not consumed at all.
+    """
 
     def __init__(
-        self, offsets: Offsets, max_offset: Callable[[str, int], int], *, series_max: int
+        self, consumption: Consumption, max_offset: Callable[[str, int], int], *, series_max: int
     ) -> None:
-        self._offsets = offsets
+        self._consumption = consumption
         self._max_offset = max_offset
         self._series_max = series_max
         # By topic and group, as of the last look.
@@ -151,11 +156,12 @@ class Lags:
             return
         found: list[tuple[int, str, str]] = []
         total = lookups = 0
-        for group, topic in self._pairs():
+        for group, topic, queue_count in self._pairs():
             lag = 0
             lookups += 1
-            for queue, offset in self._offsets.of(group, topic).items():
-                lag += max(0, self._max_offset(topic, queue) - offset)
+            offsets = self._consumption.offsets_of(group, topic)
+            for queue in range(queue_count):
+                lag += max(0, self._max_offset(topic, queue) - max(offsets.get(queue, 0), 0))
                 lookups += 1
                 if lookups >= SLICE_LOOKUPS:
                     lookups = 0
@@ -167,10 +173,10 @@ class Lags:
         self.largest = {(topic, group): lag for lag, topic, group in sorted(found, reverse=True)}
         self.total = total
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        for group in self._offsets.groups():
-            for topic in self._offsets.topics_of(group):
-                yield group, topic
+    def _pairs(self) -> Iterator[tuple[str, str, int]]:
+        for group in self._consumption.groups():
+            for topic, queue_count in self._consumption.topics_of(group):
+                yield group, topic, queue_count
 
 
 class Disks:

@@ -12,6 +12,7 @@ from cometmq.broker.handlers.cleaning import CleaningHandlers
 from cometmq.broker.handlers.runtime import RuntimeHandlers
 from cometmq.broker.live_settings import LiveSettings
 from cometmq.broker.metrics import BrokerMetrics, Disks, Lags, RequestMeter
+from cometmq.broker.progress import Consumption
 from cometmq.broker.recent_times import RecentTimes
 from cometmq.broker.runtime_info import TIME_BOUNDS, RuntimeInfo
 from cometmq.broker.statistics import (
@@ -168,7 +169,7 @@ class Observing:
         )
         self._cleaning = CleaningHandlers(parts.store)
         self._lags = Lags(
-            parts.offsets,
+            Consumption(parts.topics, parts.offsets, parts.clients),
             parts.store.max_offset,
             series_max=0 if config.health.port is None else config.broker.metrics_lag_series_max,
         )

@@ -6,7 +6,7 @@ ask: so they are counted before anything is made of them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,6 +18,7 @@ from cometmq.codec.codes import ResponseCode
 from cometmq.codec.digest import store_timestamp
 from cometmq.errors import BrokerError
 from cometmq.model.offsets import MessageQueue
+from cometmq.model.topic import DLQ_PREFIX
 from cometmq.store import GetLimits, GetStatus, MessageStore
 
 QUEUES_AT_ONCE: Final = 256
@@ -162,6 +163,41 @@ class Progress:
                 # A member that begins elsewhere may have committed more than it was handed since.
                 max(pulled, offset),
             )
+
+
+class Consumption:
+    """Who consumes what: groups that have offsets, and groups online that have none yet.
+
+    How far their dead letters are dealt with is kept as offsets, too, but nobody consumes them.
+    """
+
+    def __init__(self, topics: TopicTable, offsets: ConsumerOffsets, clients: Clients) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._clients = clients
+
+    def groups(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys([*self._offsets.groups(), *self._clients.consumer_groups]))
+
+    def topics_of(self, group: str) -> list[tuple[str, int]]:
+        """The topics of a group, each with how many queues can be read.
+
+        Of a group online those that it subscribes to; of one that broadcasts, whose members keep
+        their offsets themselves, only those that it has offsets of all the same.
+        """
+        names = self._offsets.topics_of(group)
+        online = self._clients.consumer_groups.get(group)
+        if online is not None and online.subscriptions:
+            names = [name for name in names if name in online.subscriptions]
+            if not online.is_broadcasting:
+                names = list(dict.fromkeys([*names, *online.subscriptions]))
+        found = ((name, self._topics.get(name)) for name in names if name != DLQ_PREFIX + group)
+        return [(name, topic.read_queue_count) for name, topic in found if topic is not None]
+
+    def offsets_of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Where a group goes on, by queue; those it never said anything of are not there."""
+        return self._offsets.of(group, topic)
 
 
 def entry_count(topics: Iterable[Topic]) -> int:

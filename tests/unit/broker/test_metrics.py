@@ -18,27 +18,39 @@ from tests.unit.broker.data_path import DataPath, sending
 from tests.unit.broker.fake_channel import FakeChannel, request
 
 
-class FakeOffsets:
-    """Offsets by group and topic."""
+class FakeConsumption:
+    """Offsets by group and topic; each topic has as many queues as there are, or ``queues``."""
 
-    def __init__(self, offsets: dict[tuple[str, str], dict[int, int]]) -> None:
+    def __init__(
+        self, offsets: dict[tuple[str, str], dict[int, int]], queues: int | None = None
+    ) -> None:
         self._offsets = offsets
+        self._queues = queues
 
     def groups(self) -> list[str]:
         return list(dict.fromkeys(group for group, _ in self._offsets))
 
-    def topics_of(self, group: str) -> list[str]:
-        return [topic for name, topic in self._offsets if name == group]
+    def topics_of(self, group: str) -> list[tuple[str, int]]:
+        return [
+            (topic, len(queues) if self._queues is None else self._queues)
+            for (name, topic), queues in self._offsets.items()
+            if name == group
+        ]
 
-    def of(self, group: str, topic: str) -> dict[int, int]:
+    def offsets_of(self, group: str, topic: str) -> dict[int, int]:
         return self._offsets[group, topic]
 
 
 def lags(
-    offsets: dict[tuple[str, str], dict[int, int]], *, end: int = 100, series_max: int = 10
+    offsets: dict[tuple[str, str], dict[int, int]],
+    *,
+    end: int = 100,
+    series_max: int = 10,
+    queues: int | None = None,
 ) -> Lags:
     """Lags in queues that all end at ``end``."""
-    return Lags(FakeOffsets(offsets), lambda _topic, _queue: end, series_max=series_max)
+    consumption = FakeConsumption(offsets, queues)
+    return Lags(consumption, lambda _topic, _queue: end, series_max=series_max)
 
 
 def test_the_lag_of_a_group_is_the_sum_of_its_queues() -> None:
@@ -48,6 +60,14 @@ def test_the_lag_of_a_group_is_the_sum_of_its_queues() -> None:
 
     assert found.largest == {("orders", "billing"): 15, ("orders", "audit"): 0}
     assert found.total == 15
+
+
+def test_a_queue_without_an_offset_lags_by_all_it_has() -> None:
+    found = lags({("billing", "orders"): {1: 95}, ("new", "orders"): {}}, queues=2)
+
+    list(found.steps())
+
+    assert found.largest == {("orders", "billing"): 105, ("orders", "new"): 200}
 
 
 def test_an_offset_beyond_the_end_is_no_negative_lag() -> None:
