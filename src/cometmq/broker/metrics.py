@@ -353,10 +353,11 @@ def _request_name(code: int) -> str:
 
 
 def _response_name(code: int) -> str:
+    """Why not; answers passed on from a client have any code it likes, and each label stays."""
     try:
         return ResponseCode(code).name
     except ValueError:
-        return str(code)
+        return "unknown"
 
 
 def _resident_bytes() -> int:
