@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from cometmq.client.core.settings import (
@@ -24,7 +24,7 @@ from cometmq.client.core.settings import (
 from cometmq.client.core.value_codecs import BYTES, ValueCodec, codec_for
 from cometmq.client.life import ClosedOnExit, Life
 from cometmq.clock import Clock, SystemClock
-from cometmq.errors import NotRunning
+from cometmq.errors import NotRunning, SettingsError
 from cometmq.remoting.addresses import name_servers_in
 
 # The rest is imported when it is needed: to make a client must cost next to nothing.
@@ -75,7 +75,7 @@ class Client(ClosedOnExit):
         self._name_servers = _addresses(namesrv)
         self._settings: ClientSettings = settings_from(ClientSettings, options)
         self._credentials = _credentials(access_key, secret_key, security_token)
-        self._namespace = namespace
+        self._namespace = _text("namespace", namespace)
         self._tls = _tls_settings(tls)
         self._clock = clock or SystemClock()
         self._shared: Shared | None = None
@@ -157,8 +157,11 @@ class Client(ClosedOnExit):
         ``options`` are the fields of ``ProducerSettings``. Raises AlreadyExists, SettingsError,
         InvalidArgument.
         """
+        from cometmq.client.hooks import SEND_STEPS, check_hooks
         from cometmq.client.producer import Producer
 
+        check_hooks("hooks", hooks, SEND_STEPS)
+        check_hooks("guards", guards, ("check",))
         settings: ProducerSettings = settings_from(ProducerSettings, options)
         shared = self._require()
         if settings.is_traced:
@@ -183,8 +186,11 @@ class Client(ClosedOnExit):
         Their brokers ask those they know: of all ``topics`` given here, and of what was sent to. A
         plain function runs on a thread, one at a time. The rest is as for ``producer``.
         """
+        from cometmq.client.hooks import SEND_STEPS, check_hooks
         from cometmq.client.transactions import TransactionProducer
 
+        check_hooks("hooks", hooks, SEND_STEPS, ("after_end",))
+        check_hooks("guards", guards, ("check",))
         settings: ProducerSettings = settings_from(ProducerSettings, options)
         shared = self._require()
         if settings.is_traced:
@@ -227,8 +233,11 @@ class Client(ClosedOnExit):
         ``codec`` is the type of the values. ``hooks`` see each call of the handler, ``filters`` may
         leave messages out. ``options`` are the fields of ``ConsumerSettings``.
         """
+        from cometmq.client.hooks import CONSUME_STEPS, check_hooks
         from cometmq.client.push_consumer import Consumer
 
+        check_hooks("hooks", hooks, CONSUME_STEPS)
+        check_hooks("filters", filters, ("wanted",))
         settings: ConsumerSettings = settings_from(ConsumerSettings, options)
         shared = self._require()
         if settings.is_traced:
@@ -269,8 +278,11 @@ class Client(ClosedOnExit):
         ``codec`` is the type of the values. ``hooks`` see what is handed out, ``filters`` may leave
         messages out. ``options`` are the fields of ``LiteSettings``.
         """
+        from cometmq.client.hooks import CONSUME_STEPS, check_hooks
         from cometmq.client.lite_consumer import LiteConsumer
 
+        check_hooks("hooks", hooks, CONSUME_STEPS)
+        check_hooks("filters", filters, ("wanted",))
         settings: LiteSettings = settings_from(LiteSettings, options)
         return LiteConsumer(
             self._require(), group, settings, codec=_codec(codec), hooks=hooks, filters=filters
@@ -310,8 +322,11 @@ class Client(ClosedOnExit):
         ``codec`` is the type of the values. ``hooks`` see each result, ``filters`` may leave
         messages out. ``options`` are the fields of ``PullSettings``.
         """
+        from cometmq.client.hooks import CONSUME_STEPS, check_hooks
         from cometmq.client.pull_consumer import PullConsumer
 
+        check_hooks("hooks", hooks, CONSUME_STEPS)
+        check_hooks("filters", filters, ("wanted",))
         settings: PullSettings = settings_from(PullSettings, options)
         return PullConsumer(
             self._require(), group, settings, codec=_codec(codec), hooks=hooks, filters=filters
@@ -400,21 +415,37 @@ def _credentials(access: str | None, secret: str | None, token: str | None) -> C
         return None
     from cometmq.remoting.signing import Credentials
 
-    return Credentials.of(access, secret, token)
+    keys = _text("access_key", access), _text("secret_key", secret)
+    return Credentials.of(*keys, _text("security_token", token))
 
 
 def _tls_settings(tls: TlsClientSettings | bool | None) -> TlsClientSettings | None:
-    if tls is not True:
-        return tls or None
+    if tls is None or tls is False:
+        return None
     from cometmq.remoting.config import TlsClientSettings
 
-    return TlsClientSettings(is_enabled=True)
+    if tls is True:
+        return TlsClientSettings(is_enabled=True)
+    if not isinstance(tls, TlsClientSettings):
+        advice = "it must be True, False or a TlsClientSettings"
+        raise SettingsError("tls", f"{tls!r} is of the wrong type", advice)
+    return tls
+
+
+def _text(name: str, value: str | None) -> str | None:
+    if value is not None and not isinstance(value, str):
+        # A secret must not appear in an error.
+        raise SettingsError(name, f"it is {type(value).__name__}", "it must be text")
+    return value
 
 
 def _addresses(namesrv: str | Sequence[str] | None) -> tuple[str, ...]:
     """The name servers in random order, so that many clients spread over them."""
     given = os.environ.get(NAMESRV_VARIABLE, "") if namesrv is None else namesrv
     advice = f"write host:port;host2:port, or set {NAMESRV_VARIABLE}"
+    texts: object = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, Collection) or not all(isinstance(text, str) for text in texts):
+        raise SettingsError("namesrv", f"{given!r} is no address and no list of them", advice)
     addresses = name_servers_in(given, advice)
     random.shuffle(addresses)
     return tuple(addresses)

@@ -3,12 +3,13 @@
 Exceptions in hooks are logged and change nothing, except in ``SendGuard``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from cometmq.client.core.message import Message
 from cometmq.client.core.results import LocalState, SendResult
+from cometmq.errors import InvalidArgument
 from cometmq.model.offsets import MessageQueue
 
 SendMode = Literal["send", "oneway", "batch", "transaction"]
@@ -104,3 +105,18 @@ class TransactionHook(Protocol):
     """Told when a transaction has ended, or was left open."""
 
     def after_end(self, context: TransactionContext) -> None: ...
+
+
+SEND_STEPS: Final = ("before_send", "after_send")
+CONSUME_STEPS: Final = ("before_consume", "after_consume")
+
+
+def check_hooks(argument: str, hooks: object, *kinds: tuple[str, ...]) -> None:
+    """Refuse what has the methods of none of these kinds, before a message needs them."""
+    advice = "give a list of objects with " + ", or with ".join(map(" and ".join, kinds))
+    if not isinstance(hooks, Collection):
+        raise InvalidArgument(argument, f"{argument} are {hooks!r}, which is no list", advice)
+    for hook in hooks:
+        is_complete = any(all(callable(getattr(hook, step, None)) for step in k) for k in kinds)
+        if isinstance(hook, type) or not is_complete:
+            raise InvalidArgument(argument, f"{hook!r} is none of {argument}", advice)

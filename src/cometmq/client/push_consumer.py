@@ -28,7 +28,7 @@ from cometmq.client.life import ClosedOnExit, Life, State
 from cometmq.client.metrics import QueueProgress
 from cometmq.client.push_member import PushMember
 from cometmq.client.shared import Shared
-from cometmq.errors import CometError, InvalidArgument, NotRunning
+from cometmq.errors import CometError, InvalidArgument, NotRunning, SettingsError
 from cometmq.model.group import TAG_EXPRESSION, SubscriptionData
 from cometmq.model.offsets import MessageQueue
 
@@ -72,6 +72,9 @@ class Consumer(ClosedOnExit, Generic[T]):
         self._namespace = shared.namespace or ""
         self._group = wrap_group(self._namespace, group)
         checks.check_consumer_group(self._group)
+        if settings.pull_timeout_ms < settings.pull_hold_ms:
+            reason = f"{settings.pull_timeout_ms} is less than pull_hold_ms"
+            raise SettingsError("pull_timeout_ms", reason, "brokers must have time to answer")
         self._shared = shared
         self._settings = settings
         self._codec = codec

@@ -3,11 +3,14 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from cometmq.client import shared
 from cometmq.client.client import Client
+from cometmq.client.metrics import ClientMetrics
 from cometmq.client.shared import Shared
 from cometmq.codec.codes import RequestCode
 from cometmq.errors import AlreadyExists, InvalidArgument, NotRunning, SettingsError
@@ -34,6 +37,12 @@ def test_name_servers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
         ({"namesrv": "h:9876,h2:9876"}, "put a semicolon between"),
         ({"namesrv": "http://h:9876"}, "but a URL; write it as host:port"),
         ({"namesrv": "fe80::1:9876"}, "an IPv6 address in brackets"),
+        ({"namesrv": 5}, "5 is no address and no list of them; write host:port"),
+        ({"namesrv": [5]}, "no address and no list of them"),
+        ({"namesrv": b"h:9876"}, "no address and no list of them"),
+        ({"namespace": 5}, "'namespace': it is int; it must be text"),
+        ({"tls": "yes"}, "'tls': 'yes' is of the wrong type"),
+        ({"access_key": "ak", "secret_key": b"sk"}, "'secret_key': it is bytes; it must be text"),
         ({"access_key": "ak"}, "secret_key"),
         ({"heartbeat_interval_ms": 1}, "at least 10"),
         ({"heartbeats": 1}, "there is no such option"),
@@ -44,6 +53,40 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(SettingsError, match=words):
         Client(**({"namesrv": "h:9876"} | arguments))  # type: ignore[arg-type]
+
+
+class HasOne:
+    """Half of each kind of hook."""
+
+    def before_send(self, context: object) -> None: ...
+
+    def after_consume(self, context: object) -> None: ...
+
+
+@pytest.mark.parametrize("hook", [5, HasOne(), ClientMetrics])
+async def test_a_hook_that_lacks_a_method_is_refused_before_a_message_needs_it(hook: Any) -> None:
+    async with FakeCluster() as cluster, Client(cluster.namesrv) as client:
+        makers: list[Callable[..., object]] = [
+            client.producer,
+            lambda **hooks: client.transaction_producer("halves", print, **hooks),
+            lambda **hooks: client.consumer("billing", **hooks),
+            lambda **hooks: client.lite_consumer("billing", **hooks),
+            lambda **hooks: client.pull_consumer("billing", **hooks),
+        ]
+        for place, make in enumerate(makers):
+            with pytest.raises(InvalidArgument, match=r"is none of hooks; .* before_.* and after_"):
+                make(hooks=[hook])
+            with pytest.raises(InvalidArgument, match="which is no list"):
+                make(hooks=5)
+            others = "guards" if place < 2 else "filters"
+            with pytest.raises(InvalidArgument, match=f"is none of {others}"):
+                make(**{others: [hook]})
+
+
+async def test_a_timeout_of_pulls_shorter_than_brokers_may_hold_them_is_refused() -> None:
+    async with FakeCluster() as cluster, Client(cluster.namesrv) as client:
+        with pytest.raises(SettingsError, match="'pull_timeout_ms': 1000 is less than pull_hold"):
+            client.consumer("billing", pull_timeout_ms=1_000)
 
 
 async def test_nothing_happens_before_it_is_entered() -> None:

@@ -1,7 +1,8 @@
 """How the settings of a client are declared: a default, limits, RocketMQ's name, a sentence."""
 
 import dataclasses
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from cometmq.errors import SettingsError
 
@@ -41,10 +42,13 @@ def option_of(field: "dataclasses.Field[Any]") -> Option:
 
 
 def checked(settings: S) -> S:
-    """The settings, all within their limits and choices. Raises SettingsError for the first."""
+    """The settings, all of their types and within their limits and choices.
+
+    Raises SettingsError for the first that is not.
+    """
     for field in dataclasses.fields(settings):  # type: ignore[arg-type]  # S is a dataclass
         about, value = option_of(field), getattr(settings, field.name)
-        _check_choice(field.name, field.type, value)
+        _check_kind(field.name, field.type, value)
         if value is None or about.minimum is None or value == about.special:
             continue
         if value < about.minimum or (about.maximum is not None and value > about.maximum):
@@ -52,15 +56,45 @@ def checked(settings: S) -> S:
     return settings
 
 
-def _check_choice(name: str, kind: Any, value: object) -> None:
-    """Refuse a word that is none of those that the type of a setting names."""
-    kinds = (kind,) if get_origin(kind) is Literal else get_args(kind)
-    words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
-    has_numbers = int in kinds
-    if not words or value in words or (has_numbers and type(value) is int):
+def _check_kind(name: str, declared: Any, value: object) -> None:
+    """Refuse what is of none of the types, and none of the words, that a setting is declared with.
+
+    Text that looks like a number, and anything that Python takes for true, are not converted:
+    ``"no"`` would mean yes.
+    """
+    kinds = get_args(declared) if _is_union(declared) else (declared,)
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    if value in words or any(_is_of(kind, value) for kind in kinds):
         return
-    choices = " or ".join(map(repr, words)) + (", or a number" if has_numbers else "")
-    raise SettingsError(name, f"{value!r} is no choice", f"it may be {choices}")
+    if words:
+        choices = " or ".join(map(repr, words)) + (", or a number" if int in kinds else "")
+        raise SettingsError(name, f"{value!r} is no choice", f"it may be {choices}")
+    wanted = " or ".join(_NAMES.get(kind, _OWN_KIND) for kind in kinds)
+    raise SettingsError(name, f"{value!r} is of the wrong type", f"it must be {wanted}")
+
+
+_NAMES: Final = {bool: "True or False", int: "a whole number", str: "text", NoneType: "None"}
+_OWN_KIND: Final = "an object with the methods that its documentation names"
+
+
+def _is_union(declared: Any) -> bool:
+    return get_origin(declared) in (Union, UnionType)
+
+
+def _is_of(kind: Any, value: object) -> bool:
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind in _NAMES:
+        return isinstance(value, kind)
+    if get_origin(kind) is Literal:
+        return False  # words are compared
+    return _has_members(kind, value)
+
+
+def _has_members(protocol: Any, value: object) -> bool:
+    """Whether an object, and not only its class, has what a protocol names."""
+    members = (name for name in vars(protocol) if not name.startswith("_"))
+    return not isinstance(value, type) and all(hasattr(value, name) for name in members)
 
 
 def _range(about: Option) -> str:
