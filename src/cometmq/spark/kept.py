@@ -11,9 +11,14 @@ from pathlib import Path
 
 
 def folder(environment: Mapping[str, str]) -> Path:
-    """Where things are kept; it need not exist yet."""
+    """Where things are kept; it need not exist yet. Raises OSError when there is no home either."""
     named = environment.get("COMETMQ_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "cometmq"
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".cache" / "cometmq"
+    except RuntimeError as error:  # containers run users whom no file knows
+        raise FileNotFoundError(f"no home folder, and COMETMQ_CACHE names none: {error}") from error
 
 
 def name_of(path: Path) -> str:

@@ -84,3 +84,13 @@ def test_the_bundled_java_is_used_without_the_module_that_it_lacks(tmp_path: Pat
     assert found.version == 25
     assert said.stdout.splitlines() == ["-cp", "a b", "Main"]
     assert find(tmp_path, bundled) == found
+
+
+def test_a_bundled_java_without_a_place_for_its_script_is_an_error_that_helps(
+    tmp_path: Path,
+) -> None:
+    bundled = fake_java(tmp_path / "bundled", "21.0.1")
+    (tmp_path / "file").touch()
+
+    with pytest.raises(SparkSetupError, match="COMETMQ_CACHE"):
+        find(tmp_path, bundled, COMETMQ_CACHE=str(tmp_path / "file"))

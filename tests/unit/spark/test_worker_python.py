@@ -89,6 +89,21 @@ def test_without_a_place_for_the_script_python_is_run_as_it_is(tmp_path: Path) -
     assert python == sys.executable
 
 
+def test_without_a_home_python_is_run_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers often run a user that /etc/passwd does not know, with no HOME."""
+    monkeypatch.setattr(Path, "home", homeless)
+
+    python = worker_python.quick_python({"PYTHONPATH": str(tmp_path)}, tmp_path / "pyspark")
+
+    assert python == sys.executable
+
+
+def homeless() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_a_script_is_kept_and_used_again(tmp_path: Path) -> None:
     environment = {"COMETMQ_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
 
