@@ -23,13 +23,15 @@ class Example(NamedTuple):
     """A command line that works as it stands, and what it is good for.
 
     One that ``stays_up`` is a server: it ends when it is told to. One that ``needs_cluster`` is
-    for a cluster with a topic ``orders`` and a group ``billing`` that has consumed some of it.
+    for a cluster with a topic ``orders`` and a group ``billing`` that has consumed some of it, one
+    that ``needs_store`` for a broker of 'cometmq up' that has kept some of that topic.
     """
 
     purpose: str
     line: str
     stays_up: bool = False
     needs_cluster: bool = False
+    needs_store: bool = False
 
 
 class LazyCommand(NamedTuple):

@@ -15,6 +15,7 @@ from cometmq.cli.app import app
 from cometmq.cli.problems import ExitCode
 from scripts import cli_reference, settings_reference
 from scripts.cli_reference import commands
+from tests.unit.store.raw_store import RawStore
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,7 +60,11 @@ EXAMPLES = [
     for example in getattr(command, "examples", ())
     if not example.needs_cluster
 ]
-IN_A_SHELL = [example for example in EXAMPLES if set("|<>&;") & set(example.line)]
+IN_A_SHELL = [example for example in EXAMPLES if set("|<>&;~") & set(example.line)]
+
+
+def test_every_command_has_examples() -> None:
+    assert [path for path, command in commands(app) if not getattr(command, "examples", ())] == []
 
 
 def test_an_example_works_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +110,11 @@ def test_an_example_for_the_shell_works_as_it_stands(tmp_path: Path) -> None:
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cometmq "$@"\n')
     program.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    own = {"PATH": path, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    environment = {**os.environ, **own}
+    store = RawStore(tmp_path / ".local/share/cometmq/store")
+    store.put("orders", 0, b"value", KEYS="k")
+    store.write()
 
     for example in IN_A_SHELL:
         result = subprocess.run(

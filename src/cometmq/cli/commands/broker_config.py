@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from cometmq.admin.brokers import ConfigChange
 
 
-@click.group("config", cls=Group)
+@click.group(
+    "config",
+    cls=Group,
+    examples=(
+        Example(
+            "How long are messages kept?",
+            "cometmq broker config get fileReservedTime",
+            needs_cluster=True,
+        ),
+    ),
+)
 def command() -> None:
     """The settings of brokers that run."""
 

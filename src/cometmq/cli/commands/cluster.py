@@ -22,7 +22,11 @@ BROKER_COLUMNS = (
 NAME_SERVER_COLUMNS = ("address", "brokers", "problem")
 
 
-@click.group("cluster", cls=Group)
+@click.group(
+    "cluster",
+    cls=Group,
+    examples=(Example("All servers", "cometmq cluster describe", needs_cluster=True),),
+)
 def command() -> None:
     """Clusters: which servers there are and how they are doing."""
 

@@ -24,7 +24,14 @@ from cometmq.remoting.addresses import name_servers_in
 _COLUMNS = ("name", "is_current", "namesrv", "access_key", "secret_key_file", "tls")
 
 
-@click.group("context", cls=Group)
+@click.group(
+    "context",
+    cls=Group,
+    examples=(
+        Example("A cluster to work with", "cometmq context set local --namesrv 127.0.0.1:9876"),
+        Example("Where would a command go?", "cometmq context show"),
+    ),
+)
 def command() -> None:
     """Clusters by name, so that nobody types an address twice.
 

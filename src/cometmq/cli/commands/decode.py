@@ -29,7 +29,11 @@ _UNIQUE_ID = "0A0000050F2418B4AAC2105FCB5B0000"
 _PROPERTIES = "54414753017061696402"
 
 
-@click.group("decode", cls=Group)
+@click.group(
+    "decode",
+    cls=Group,
+    examples=(Example("A frame from a packet capture", f"cometmq decode frame {_FRAME}"),),
+)
 def command() -> None:
     """Explain bytes of RocketMQ's protocol and store.
 

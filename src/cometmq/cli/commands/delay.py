@@ -29,7 +29,11 @@ _NO_PERMISSION = 16
 _NOT_SUPPORTED = 3
 
 
-@click.group("delay", cls=Group)
+@click.group(
+    "delay",
+    cls=Group,
+    examples=(Example("How many wait where", "cometmq delay ls --all", needs_cluster=True),),
+)
 def command() -> None:
     """Messages that wait for their time.
 

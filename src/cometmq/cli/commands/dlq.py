@@ -27,7 +27,18 @@ _PEEK_COLUMNS = ("stored", "origin_topic", "reconsume_times", "tag", "keys", "va
 _REPLAY_COLUMNS = ("message_id", "stored", "keys", "to")
 
 
-@click.group("dlq", cls=Group)
+@click.group(
+    "dlq",
+    cls=Group,
+    examples=(
+        Example("Who has dead letters?", "cometmq dlq ls", needs_cluster=True),
+        Example(
+            "Look at some, and at what would be sent again",
+            "cometmq dlq peek billing --count 3 && cometmq dlq replay billing --dry-run",
+            needs_cluster=True,
+        ),
+    ),
+)
 def command() -> None:
     """Dead letters: look at them, send them again.
 

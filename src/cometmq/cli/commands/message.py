@@ -25,7 +25,17 @@ _TRACE_COLUMNS = ("at", "kind", "group", "client_host", "success", "cost_ms", "r
 _TRACE_COLOURS = {"success": {"true": "green", "false": "red"}}
 
 
-@click.group("message", cls=Group)
+@click.group(
+    "message",
+    cls=Group,
+    examples=(
+        Example(
+            "By a key that its sender gave it",
+            "cometmq message get --key order-1 --topic orders",
+            needs_cluster=True,
+        ),
+    ),
+)
 def command() -> None:
     """Find a message, and what became of it."""
 

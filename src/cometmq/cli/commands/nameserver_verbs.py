@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 _ORDER = "ORDER_TOPIC_CONFIG"
 
 
-@click.group("kv", cls=Group)
+@click.group(
+    "kv",
+    cls=Group,
+    examples=(Example("Ordered topics", f"cometmq nameserver kv ls {_ORDER}", needs_cluster=True),),
+)
 def kv_command() -> None:
     """Values that name servers keep, by NAMESPACE and KEY.
 
@@ -129,7 +133,13 @@ def delete_command(
     )
 
 
-@click.group("config", cls=Group)
+@click.group(
+    "config",
+    cls=Group,
+    examples=(
+        Example("What are they set to?", "cometmq nameserver config get", needs_cluster=True),
+    ),
+)
 def config_command() -> None:
     """The settings of name servers that run."""
 

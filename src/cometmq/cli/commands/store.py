@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from cometmq.cli import decoding
-from cometmq.cli.command import Group
+from cometmq.cli.command import Example, Group
 from cometmq.cli.decoding import Fields
 from cometmq.cli.frame import Frame, pass_frame
 from cometmq.cli.output import Format, Record, to_json
@@ -40,7 +40,17 @@ _MESSAGE_COLUMNS = (
 )
 
 
-@click.group("store", cls=Group)
+@click.group(
+    "store",
+    cls=Group,
+    examples=(
+        Example(
+            "What did 'cometmq up' keep?",
+            "cometmq store stat ~/.local/share/cometmq/store",
+            needs_store=True,
+        ),
+    ),
+)
 def command() -> None:
     """Look into a store directory without opening it.
 
@@ -64,7 +74,21 @@ def _directory(function: Any) -> Any:
     return argument(option(function))
 
 
-@command.command("check")
+@command.command(
+    "check",
+    examples=(
+        Example(
+            "The store of 'cometmq up', after it ended",
+            "cometmq store check ~/.local/share/cometmq/store",
+            needs_store=True,
+        ),
+        Example(
+            "In a script",
+            "cometmq store check ~/.local/share/cometmq/store -o plain && echo consistent",
+            needs_store=True,
+        ),
+    ),
+)
 @_directory
 @click.pass_context
 @pass_frame
@@ -94,7 +118,16 @@ def check_command(
     context.exit(ExitCode.DONE if report.is_consistent else ExitCode.FAILED)
 
 
-@command.command("stat")
+@command.command(
+    "stat",
+    examples=(
+        Example(
+            "Which queues are there, and how long are they?",
+            "cometmq store stat ~/.local/share/cometmq/store -o plain",
+            needs_store=True,
+        ),
+    ),
+)
 @_directory
 @pass_frame
 def stat_command(frame: Frame, /, directory: Path, file: Path | None) -> None:
@@ -119,7 +152,21 @@ def stat_command(frame: Frame, /, directory: Path, file: Path | None) -> None:
         frame.show_rows(queues, columns=_QUEUE_COLUMNS)
 
 
-@command.command("dump")
+@command.command(
+    "dump",
+    examples=(
+        Example(
+            "The first three messages of a topic",
+            "cometmq store dump ~/.local/share/cometmq/store --topic orders --count 3 --body text",
+            needs_store=True,
+        ),
+        Example(
+            "All of them, as JSON lines",
+            "cometmq store dump ~/.local/share/cometmq/store --count 0 -o json",
+            needs_store=True,
+        ),
+    ),
+)
 @_directory
 @click.option("--topic", metavar="TOPIC", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=int, metavar="N", help="Only messages of this queue.")
