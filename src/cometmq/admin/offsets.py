@@ -11,6 +11,7 @@ keeps its own offsets and stores them again every few seconds:
   one by one (15), as mqadmin does. Exact offsets for connected members cannot be had there.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -45,7 +46,7 @@ from cometmq.codec.headers.offsets import (
     ResetOffset,
     UpdateConsumerOffset,
 )
-from cometmq.errors import NotFound, Unsupported
+from cometmq.errors import InvalidArgument, NotFound, Unsupported
 from cometmq.model.topic import RETRY_PREFIX
 
 _EXACT_SINCE = version_ordinal("5.2.0")
@@ -57,6 +58,8 @@ _MOVED_OR_NOT = (
 )
 _FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 _LATEST_MS = -1
+_NOT_STORED = re.compile("is not noted|previously reset")
+"""What brokers say with code 0, since old clients would take any other for a failure."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -101,9 +104,12 @@ class Offsets:
     async def commit(self, group: str, topic: str, broker: str, queue_id: int, offset: int) -> None:
         """Store an offset for a group, as its members do; to move a group see ``reset``.
 
-        A connected member will overwrite it. After a reset, brokers from 5.2 on ignore it until a
-        member has been moved.
+        A connected member will overwrite it. Raises Refused when the broker says that it did not
+        store it: ours takes none behind the end of the queue, and brokers from 5.2 on none after a
+        reset until a member has been moved. Raises InvalidArgument when it is negative.
         """
+        if offset < 0:
+            raise InvalidArgument("offset", f"offset {offset} is negative", "offsets begin at 0")
         await self._store(await self._servers.broker(broker), group, topic, queue_id, offset)
 
     # --- a whole group
@@ -322,7 +328,10 @@ class Offsets:
         self, place: BrokerAddress, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
         header = UpdateConsumerOffset(group, topic, queue_id, offset)
-        await self._servers.ask(place.address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        answer = await self._servers.ask(place.address, code, header)
+        if answer.remark and _NOT_STORED.search(answer.remark):
+            raise refusal(place.address, code, header, answer)
 
 
 def _time_of(position: Position) -> int | None:

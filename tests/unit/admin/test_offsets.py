@@ -7,7 +7,7 @@ from cometmq.codec.bodies.offsets import ConsumeStats, OffsetWrapper, ResetOffse
 from cometmq.codec.bodies.topics import TopicOffset, TopicStatsTable
 from cometmq.codec.codes import V5_5_0, LanguageCode, RequestCode, ResponseCode
 from cometmq.codec.headers.offsets import OffsetResponse
-from cometmq.errors import NotFound, PartlyDone, Refused, Unreachable, Unsupported
+from cometmq.errors import InvalidArgument, NotFound, PartlyDone, Refused, Unreachable, Unsupported
 from cometmq.model.offsets import MessageQueue
 from cometmq.remoting.routes import Answer
 from tests.unit.admin.fake_cluster import (
@@ -239,6 +239,27 @@ async def test_a_group_without_offsets_cannot_be_cloned() -> None:
 
     with pytest.raises(NotFound, match="no such group: 'billing'; it has no offsets on orders"):
         await cluster.admin.offsets.clone("billing", "copy", "orders")
+
+
+@pytest.mark.parametrize(
+    "remark",
+    ["Offset 600 is not noted, the queue ends at 90", "Offset has been previously reset"],
+)
+async def test_an_offset_that_the_broker_does_not_store_is_refused(remark: str) -> None:
+    cluster = consumed_cluster()
+    cluster.on(STORE, Answer(remark=remark))
+
+    with pytest.raises(Refused, match=remark):
+        await cluster.admin.offsets.commit("billing", "orders", "broker-b", 1, 600)
+
+
+async def test_no_broker_is_asked_to_store_a_negative_offset() -> None:
+    cluster = consumed_cluster()
+
+    with pytest.raises(InvalidArgument, match="offset -1 is negative"):
+        await cluster.admin.offsets.commit("billing", "orders", "broker-b", 1, -1)
+
+    assert cluster.questions(STORE) == []
 
 
 async def test_single_offsets_are_read_and_stored() -> None:
