@@ -5,7 +5,6 @@ cluster". A session that already runs is returned as it is, as Spark does.
 """
 
 import atexit
-import contextlib
 import importlib.util
 import os
 import re
@@ -13,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,8 +64,7 @@ def session(
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings(master, conf or {}).items():
         builder = builder.config(key, value)
-    with started_quickly(os.environ, conf or {}, found):
-        started = builder.getOrCreate()
+    started = started_quickly(os.environ, conf or {}, found, builder.getOrCreate)
     if ship_package if ship_package is not None else not is_local(master):
         ship(started)
     return started
@@ -103,14 +101,18 @@ def prepare(
         environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
-@contextlib.contextmanager
 def started_quickly(
-    environment: MutableMapping[str, str], conf: Mapping[str, str], found: java.Java
-) -> Iterator[None]:
-    """A JVM that is started meanwhile has its classes from an archive, if somebody made one."""
-    archive = class_archive.archive_for(environment, conf, found, spark_folder())
-    with contextlib.nullcontext() if archive is None else archive.offered(environment):
-        yield
+    environment: MutableMapping[str, str],
+    conf: Mapping[str, str],
+    found: java.Java,
+    start: Callable[[], "SparkSession"],
+) -> "SparkSession":
+    """What ``start`` makes; its JVM has its classes from an archive, if somebody made one."""
+    try:
+        archive = class_archive.archive_for(environment, conf, found, spark_folder())
+    except OSError:  # nothing can be kept, and nothing is lost but time
+        archive = None
+    return start() if archive is None else archive.used_by(environment, start)
 
 
 def spark_folder() -> Path:
