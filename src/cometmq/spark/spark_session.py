@@ -1,7 +1,8 @@
 """A Spark session that is set up right for topics: Java, Python workers, Arrow, the package itself.
 
 Everything here can be said otherwise by ``conf``; what is done is listed in the guide "On a
-cluster". A session that already runs is returned as it is, as Spark does.
+cluster". A session that already runs is returned as it is; what comes in ``conf`` is set in it as
+far as Spark can set it then.
 """
 
 import atexit
@@ -43,31 +44,51 @@ def session(
     conf: Mapping[str, str] | None = None,
     ship_package: bool | None = None,
 ) -> "SparkSession":
-    """A Spark session on ``master`` in which ``format("rocketmq")`` works.
+    """A Spark session on ``master`` in which ``format("rocketmq")`` works, or the one that runs.
 
     ``conf`` goes to Spark as it is and comes before what is set here. ``ship_package`` sends this
     package to the executors; by default it is done where they are other processes than this one's,
-    and need not be where the same version is installed on all of them.
+    and need not be where the same version is installed on all of them. A session that runs already
+    keeps its master, its name and its settings but those in ``conf``, and is sent the package only
+    if ``ship_package`` says so.
 
     Raises SparkSetupError when there is no Java or PySpark is too old, MissingDependency when a
     package is not installed.
     """
     check_packages()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession._instantiatedSession
+    if running is not None and running.sparkContext._jsc is not None:
+        given = _with_settings(SparkSession.builder, conf or {}).getOrCreate()
+        is_shipped = bool(ship_package)
+    else:
+        builder = SparkSession.builder.master(master).appName(app_name)
+        given = _started(builder, master, conf or {})
+        is_shipped = not is_local(master) if ship_package is None else ship_package
+    if is_shipped:
+        ship(given)
+    return given
+
+
+def _started(
+    builder: "SparkSession.Builder", master: str, conf: Mapping[str, str]
+) -> "SparkSession":
     found = java.find(os.environ, bundled=java.bundled_home())
     python = sys.executable
     if is_local(master):  # on other machines there is no script of ours
         python = worker_python.quick_python(os.environ, spark_folder())
     prepare(os.environ, found, local=is_local(master), python=python)
+    builder = _with_settings(builder, settings(master, conf))
+    return started_quickly(os.environ, conf, found, builder.getOrCreate)
 
-    from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in settings(master, conf or {}).items():
+def _with_settings(
+    builder: "SparkSession.Builder", chosen: Mapping[str, str]
+) -> "SparkSession.Builder":
+    for key, value in chosen.items():
         builder = builder.config(key, value)
-    started = started_quickly(os.environ, conf or {}, found, builder.getOrCreate)
-    if ship_package if ship_package is not None else not is_local(master):
-        ship(started)
-    return started
+    return builder
 
 
 def check_packages() -> None:
