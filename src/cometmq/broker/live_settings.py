@@ -143,8 +143,8 @@ class LiveSettings:
         refuse_unsafe(changes)
         wanted = _with(self.config, changes)
         Retention(wanted.store)  # only to refuse hours that are none
-        kept, texts = self.shown(), _texts(wanted)
-        differing = [key for key in changes if key in texts and texts[key] != kept.get(key)]
+        in_effect, texts = {**_texts(self.config), **self._facts}, _texts(wanted)
+        differing = [key for key in changes if key in texts and texts[key] != in_effect.get(key)]
         return Change(
             applied=tuple(key for key in changes if key in LIVE_KEYS),
             after_restart=tuple(key for key in differing if key not in LIVE_KEYS),

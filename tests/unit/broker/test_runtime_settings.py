@@ -57,8 +57,20 @@ def test_what_is_set_to_what_it_is_needs_no_restart(tmp_path: Path) -> None:
     settings = settings_of(path=tmp_path / "broker.conf")
 
     assert change(settings, {"defaultTopicQueueNums": "8"}).remark == ""
-    assert change(settings, {"defaultTopicQueueNums": "9"}).remark != ""
-    assert change(settings, {"defaultTopicQueueNums": "9"}).remark == ""
+
+
+def test_what_waits_for_the_next_start_is_said_each_time_until_it_is_set_back(
+    tmp_path: Path,
+) -> None:
+    settings = settings_of(path=tmp_path / "broker.conf")
+
+    first = change(settings, {"defaultTopicQueueNums": "9", "listenPort": "10998"})
+    again = change(settings, {"defaultTopicQueueNums": "9", "listenPort": "10998"})
+    back = change(settings, {"defaultTopicQueueNums": "8", "listenPort": "10999"})
+
+    assert first.after_restart == again.after_restart == ("defaultTopicQueueNums", "listenPort")
+    assert back.after_restart == ()
+    assert settings.shown()["defaultTopicQueueNums"] == "8"
 
 
 def test_a_key_without_effect_here_is_kept_and_said_to_have_none(tmp_path: Path) -> None:
