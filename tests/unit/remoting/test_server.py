@@ -234,8 +234,12 @@ async def test_when_any_port_will_do_a_busy_vip_port_is_no_error() -> None:
 
     await server.start(LOOPBACK, 0)
 
-    assert server.ports == [server.chosen[1] + 2, server.chosen[1]]
-    await server.stop()
+    try:
+        *unlucky, chosen = server.chosen
+        assert unlucky, "and on a busy machine others may be taken, too"
+        assert server.ports == [chosen + 2, chosen]
+    finally:
+        await server.stop()
 
 
 async def test_whoever_ends_is_reported_once() -> None:
