@@ -92,6 +92,8 @@ class Channel(Link):
             return await future
         finally:
             self._connection.forget(opaque)
+            # It keeps the error it was given, which knows this frame and all that wait for it.
+            del future
             if self._leaving and self._connection.pending_count == 0:
                 self.close(self._leaving)
 

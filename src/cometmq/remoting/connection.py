@@ -165,7 +165,10 @@ class Connection(Generic[W]):
                 self._release()
             self._decode(data, begin, commands)
         except RemoteProtocolError as error:
-            self._fault = error
+            # Kept without its trace, whose frames know us and hold the body: a circle, which would
+            # wait for the collector with the memory of a whole frame.
+            error.__context__ = error.__cause__ = None
+            self._fault = error.with_traceback(None)
             self._release()
         return commands
 

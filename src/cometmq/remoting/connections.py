@@ -312,6 +312,8 @@ class Connections:
             if dialling.cancelled() and not (task is not None and task.cancelling()):
                 raise Unreachable(address, self._end_of(address)) from error
             raise
+        finally:
+            del dialling  # it keeps its error, which knows this frame and all that wait for it
 
     async def _dial(self, address: str, line: _Line) -> Channel:
         try:

@@ -151,7 +151,10 @@ class Link(asyncio.Protocol, abc.ABC):
         self._use(stream)
         self._handshake = self._loop.create_future()
         self._outbox.write(stream.begin())
-        await self._handshake
+        try:
+            await self._handshake
+        finally:
+            self._handshake = None  # it keeps its error, which knows us
 
     # --- what subclasses do
 
@@ -175,7 +178,8 @@ class Link(asyncio.Protocol, abc.ABC):
         """End a connection whose peer broke the protocol."""
         self._close_reason = self._close_reason or error.fact
         if self._handshake is None or self._handshake.done():  # else whoever dials is told
-            _log.warning("peer=%s connection closed: %s", self.peer, error)
+            # As a text: a log handler may keep what it is given, and an error knows its frames.
+            _log.warning("peer=%s connection closed: %s", self.peer, str(error))
         if isinstance(error, TlsRefused):
             self._outbox.write(error.alert)  # a stream that is broken takes nothing more
         else:

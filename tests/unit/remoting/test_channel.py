@@ -2,18 +2,26 @@
 
 import asyncio
 import gc
+import struct
 import weakref
 
 import pytest
 
 from cometmq.codec.codes import ResponseCode
 from cometmq.codec.command import Command
-from cometmq.errors import ConnectionLost, LocalProtocolError, RequestTimeout, TooManyRequests
+from cometmq.errors import (
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+    TooManyRequests,
+)
 from cometmq.model.limits import FRAME_BYTES_MAX, PENDING_REQUESTS_MAX
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.link import LINGER_SECONDS
 from cometmq.remoting.routes import Answer, Routes
 from cometmq.remoting.tls import TlsDoor
+from tests.unit.remoting.certificates import Certificates
 from tests.unit.remoting.kit import (
     ECHO,
     SLOW,
@@ -28,6 +36,7 @@ from tests.unit.remoting.kit import (
     serving,
     warnings_in,
 )
+from tests.unit.remoting.secure import door_of
 
 MIB = 1024 * 1024
 
@@ -288,18 +297,74 @@ async def test_a_handler_that_never_began_leaves_nothing_behind() -> None:
     assert began == []
 
 
-async def test_a_channel_that_has_ended_is_freed_at_once() -> None:
-    """No cycles: a thousand closed connections must not wait for the garbage collector."""
-    channel = channel_on(FakeTransport(), door=TlsDoor())
-    channel.data_received(request(ECHO) + request(ECHO)[:10])
-    gone = weakref.ref(channel)
+BROKEN = b'{"code":10,"x":Infinity}'
+BROKEN_FRAME = struct.pack(">ii", 4 + len(BROKEN) + MIB, len(BROKEN)) + BROKEN + bytes(MIB)
 
+READS = {
+    "a part of a frame": [request(ECHO) + request(ECHO)[:10]],
+    "a broken frame": [BROKEN_FRAME],
+    "a broken frame in pieces": [BROKEN_FRAME[:70_000], BROKEN_FRAME[70_000:]],
+    "a broken frame behind a good one": [request(ECHO) + BROKEN_FRAME],
+    "a size that cannot be": [b"\xff" * 8],
+    "a hello in TLS, which is off": [b"\x16" + bytes(MIB)],
+    "a request that fails": [request(SLOW, body=bytes(MIB))],
+}
+
+
+@pytest.mark.parametrize("reads", READS.values(), ids=[name.replace(" ", "-") for name in READS])
+async def test_a_channel_that_has_ended_is_freed_at_once(reads: list[bytes]) -> None:
+    """No cycles: a thousand closed connections must not wait for the garbage collector."""
+    assert is_freed(reads, TlsDoor())
+
+
+async def test_a_channel_that_was_broken_off_in_tls_is_freed_at_once(
+    certificates: Certificates,
+) -> None:
+    assert is_freed([b"\x16" + b"garbage" * 10, bytes(MIB)], door_of(certificates))
+
+
+def is_freed(reads: list[bytes], door: TlsDoor) -> bool:
+    """Whether nothing keeps a channel that has got these reads and was lost."""
+    routes = echo_routes()
+    routes.add(SLOW, _fail)
+    channel = channel_on(FakeTransport(), routes, door=door)
+    gone = weakref.ref(channel)
+    gc.disable()
+    try:
+        for data in reads:
+            channel.data_received(data)
+        channel.connection_lost(None)
+        del channel
+        return gone() is None
+    finally:
+        gc.enable()
+
+
+def _fail(channel: Channel, command: Command) -> Answer:
+    raise RemoteProtocolError("no such thing")
+
+
+async def test_what_a_failed_request_was_about_is_freed_at_once() -> None:
+    """It may be a large message, and a client may have many that fail."""
+    channel = channel_on(FakeTransport(), silent_routes())
+    held: list[weakref.ref[Routes]] = []
+
+    async def ask() -> None:
+        message = Routes()
+        held.append(weakref.ref(message))
+        await channel.request(SLOW, timeout_ms=5_000)
+
+    asking = asyncio.ensure_future(ask())
+    await asyncio.sleep(0)
     gc.disable()
     try:
         channel.connection_lost(None)
-        del channel
+        with pytest.raises(ConnectionLost):
+            await asking
+        del asking
+        await asyncio.sleep(0)  # until then the loop holds the task by which it woke us
 
-        assert gone() is None
+        assert held[0]() is None
     finally:
         gc.enable()
 

@@ -1,5 +1,7 @@
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -328,6 +330,32 @@ async def test_an_address_where_nobody_listens_is_unreachable() -> None:
     async with Connections() as connections:
         with pytest.raises(Unreachable, match="Connection refused"):
             await connections.ask(f"{LOOPBACK}:1", ECHO, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize("tls", [None, TlsClientSettings(is_enabled=True)])
+async def test_what_a_request_in_vain_was_about_is_freed_at_once(
+    tls: TlsClientSettings | None,
+) -> None:
+    """No cycles: large messages that could not be sent must not wait for the collector."""
+    held: list[weakref.ref[Routes]] = []
+
+    async def ask(connections: Connections, address: str) -> None:
+        message = Routes()
+        held.append(weakref.ref(message))
+        await connections.ask(address, ECHO, timeout_ms=5_000)
+
+    async with peers() as (plain,), Connections(tls=tls) as connections:
+        address = f"{LOOPBACK}:1" if tls is None else plain.address
+        gc.disable()
+        try:
+            with pytest.raises(Unreachable):
+                await ask(connections, address)
+            for _ in range(10):  # loops hold what they have just run
+                await asyncio.sleep(0)
+
+            assert held[0]() is None
+        finally:
+            gc.enable()
 
 
 async def test_nothing_is_asked_once_it_is_closed() -> None:
