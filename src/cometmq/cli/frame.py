@@ -38,6 +38,11 @@ class Frame:
         return Screen.of(sys.stderr, self.environment).has_colour
 
     @property
+    def is_on_terminal(self) -> bool:
+        """Whether output goes to a terminal, which would obey what a message contains."""
+        return self.printer.screen.width is not None
+
+    @property
     def is_for_programs(self) -> bool:
         """Whether all fields are wanted, and not those that a person looks at."""
         return self.output in (Format.JSON, Format.YAML)

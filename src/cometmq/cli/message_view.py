@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import click
 
 from cometmq.cli.frame import Frame
-from cometmq.cli.output import Format, Record
+from cometmq.cli.output import Format, Record, harmless
 from cometmq.cli.times import iso_time
 from cometmq.client.core.checks import RESERVED_PROPERTIES
 from cometmq.codec.properties import Property
@@ -223,26 +223,30 @@ class Template:
     Raises click.BadParameter for a field that there is not.
     """
 
-    def __init__(self, text: str) -> None:
-        self._pieces = list(_pieces(text))
+    def __init__(self, text: str, *, is_for_terminal: bool = False) -> None:
+        self._pieces = list(_pieces(text, harmless if is_for_terminal else bytes))
 
     def render(self, message: Stored) -> bytes:
-        """The message, with a line break at its end; its value as the bytes that it is."""
+        """The message, with a line break at its end.
+
+        Its value is the bytes that it is; for a terminal, what would command it is escaped, and
+        what the template itself says is not.
+        """
         return b"".join(piece(message) for piece in self._pieces) + b"\n"
 
 
-def _pieces(text: str) -> "Sequence[Piece]":
+def _pieces(text: str, clean: Callable[[bytes], bytes]) -> "Sequence[Piece]":
     pieces: list[Piece] = []
     position = 0
     for match in _PIECE.finditer(text):
         pieces.append(_constant(text[position : match.start()]))
-        pieces.append(_piece(match))
+        pieces.append(_piece(match, clean))
         position = match.end()
     pieces.append(_constant(text[position:]))
     return pieces
 
 
-def _piece(match: "re.Match[str]") -> Piece:
+def _piece(match: "re.Match[str]", clean: Callable[[bytes], bytes]) -> Piece:
     found = match.group()
     if found in ("{{", "}}"):
         return _constant(found[0])
@@ -251,6 +255,11 @@ def _piece(match: "re.Match[str]") -> Piece:
     name = match.group(1)
     if name is None:
         raise _bad_template(f"a '{found}' stands alone; write '{found}{found}' for the sign")
+    field = _field(name)
+    return lambda message: clean(field(message))
+
+
+def _field(name: str) -> Piece:
     if name.startswith("property."):
         wanted = name.removeprefix("property.")
         return _text(lambda message: message.properties.get(wanted))

@@ -137,6 +137,12 @@ def cell(value: Plain, blank: str = BLANK) -> str:
     return one_line(str(value))
 
 
+def harmless(data: bytes) -> bytes:
+    """``data`` for a terminal: text and its line breaks stay, what would command it is escaped."""
+    text = data.decode("utf-8", "backslashreplace")
+    return "".join(c if c in "\n\t" else one_line(c) for c in text).encode()
+
+
 def flatten(record: Record, prefix: str = "") -> dict[str, Plain]:
     """``{"a": {"b": 1}}`` as ``{"a.b": 1}``; lists of scalars are joined, others numbered."""
     flat: dict[str, Plain] = {}

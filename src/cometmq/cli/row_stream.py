@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import click
 
 from cometmq.cli.frame import Frame
-from cometmq.cli.output import Format, Record, cell, to_json
+from cometmq.cli.output import Format, Record, cell, harmless, to_json
 from cometmq.cli.table import display_width
 from cometmq.cli.yaml_writer import to_yaml
 
@@ -81,6 +81,11 @@ class RowStream(Generic[T]):
             padding = " " * (self._widths[name] - display_width(row[name]))
             parts.append(padding + row[name] if name in self._right else row[name] + padding)
         return _GAP.join(parts).rstrip()
+
+
+def write_value(frame: Frame, data: bytes) -> None:
+    """Print what a message contains, as it is, or harmless where that is a terminal."""
+    write_bytes(harmless(data) if frame.is_on_terminal else data)
 
 
 def write_bytes(data: bytes) -> None:

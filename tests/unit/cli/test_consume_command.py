@@ -1,5 +1,9 @@
 """``cometmq consume`` with a cluster whose settings are the usual ones."""
 
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -56,3 +60,40 @@ def test_a_group_that_has_begun_goes_on_where_it_is(run: Run, cluster: BlockingC
     second = run(*reading, "--from", "latest")
 
     assert (first.stdout, second.stdout) == ("one\n", "two\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("consume", "hostile", "--template", "{value}"),
+        ("message", "get", "--topic", "hostile", "--queue", "0", "--offset", "0", "--raw"),
+    ],
+)
+def test_no_terminal_obeys_what_a_message_contains(
+    run: Run, cluster: BlockingCluster, command: tuple[str, ...]
+) -> None:
+    cluster.create_topic("hostile", queues=1)
+    assert run("produce", "hostile", "\x1b[2Jgone").exit_code == 0
+
+    piped = run(*command)
+    shown = on_a_terminal(cluster, *command)
+
+    assert piped.stdout.startswith("\x1b[2Jgone")
+    assert shown.startswith("\\x1b[2Jgone")
+    assert "\x1b" not in shown
+
+
+def on_a_terminal(cluster: BlockingCluster, *arguments: str) -> str:
+    """What the program prints where standard output is a terminal."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        subprocess.run(
+            [sys.executable, "-m", "cometmq", *arguments],
+            env={**os.environ, "NAMESRV_ADDR": cluster.namesrv, "COMETMQ_CONTEXT": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            check=True,
+            timeout=60,
+        )
+        os.close(theirs)
+        return screen.read(65536).decode()

@@ -165,6 +165,15 @@ def test_a_template_prints_values_as_the_bytes_they_are() -> None:
     assert Template("{value}").render(StoredMessage(body=b"\x00\xff\n")) == b"\x00\xff\n\n"
 
 
+def test_for_a_terminal_a_template_prints_nothing_that_it_would_obey() -> None:
+    """What the user's own template says is the user's."""
+    hostile = StoredMessage(body="\x1b]0;mine\x07 grüße\n\t\x9b2J\r".encode() + b"\xff")
+
+    shown = Template("\x1b[1m{value}", is_for_terminal=True).render(hostile)
+
+    assert shown.decode() == "\x1b[1m\\x1b]0;mine\\x07 grüße\n\t\\x9b2J\\r\\xff\n"
+
+
 @pytest.mark.parametrize(
     ("template", "reason"),
     [

@@ -114,7 +114,8 @@ def command(frame: Frame, /, **given: Any) -> None:
     Those of a queue come in the order they were stored. Without --group nothing is moved anywhere.
     It ends with the last message that is there now, unless --follow; Ctrl-C ends it at any time.
     With -o json each message is an object on a line, which 'cometmq produce --format json' takes. A
-    value that is no text is base64 there, bytes in a table, and as it is in a template.
+    value that is no text is base64 there, bytes in a table, and as it is in a template, unless that
+    goes to a terminal.
     """
     wish = _wish(**given)
     show = _shower(frame, wish.template)
@@ -189,7 +190,7 @@ def _shower(frame: Frame, text: str | None) -> Show:
     from cometmq.cli.row_stream import RowStream, write_bytes
 
     if text is not None:
-        template = Template(text)
+        template = Template(text, is_for_terminal=frame.is_on_terminal)
         return lambda messages: write_bytes(b"".join(map(template.render, messages)))
     stream = RowStream[Any](
         frame,

@@ -99,7 +99,7 @@ def get_command(frame: Frame, /, **given: Any) -> None:
         return
     found, groups = ask(frame, lambda admin: _one(admin, given))
     if given["is_raw"]:
-        _show_raw([found])
+        _show_raw(frame, [found])
     else:
         _show(frame, found, groups)
 
@@ -162,16 +162,16 @@ def _show_all(frame: Frame, found: "tuple[Message, ...]", *, is_raw: bool) -> No
     from cometmq.cli.message_view import show_messages
 
     if is_raw:
-        _show_raw(found)
+        _show_raw(frame, found)
     else:
         show_messages(frame, found)
 
 
-def _show_raw(found: "Sequence[Message]") -> None:
-    from cometmq.cli.row_stream import write_bytes
+def _show_raw(frame: Frame, found: "Sequence[Message]") -> None:
+    from cometmq.cli.row_stream import write_value
 
     for message in found:
-        write_bytes(message.body)
+        write_value(frame, message.body)
 
 
 @command.command(

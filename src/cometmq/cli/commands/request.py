@@ -43,7 +43,7 @@ def command(frame: Frame, /, topic: str, value: str, **message: Any) -> None:
     fields. When nobody replies in time the exit code is 1.
     """
     from cometmq.cli.message_view import content_of, fields_of
-    from cometmq.cli.row_stream import write_bytes
+    from cometmq.cli.row_stream import write_value
 
     data = value.encode("utf-8", "surrogateescape")
     timeout_ms = target_of(frame).timeout_ms
@@ -52,7 +52,7 @@ def command(frame: Frame, /, topic: str, value: str, **message: Any) -> None:
         frame.show_record(fields_of(reply))
         return
     body = content_of(reply).body
-    write_bytes(body if body.endswith(b"\n") else body + b"\n")
+    write_value(frame, body if body.endswith(b"\n") else body + b"\n")
 
 
 async def _ask(
