@@ -164,6 +164,17 @@ def test_a_live_change_is_kept_in_the_file_and_in_effect(peer: Peer, conf: Path)
     assert conf.read_text() == FILE + "autoCreateTopicEnable=true\n"
 
 
+@pytest.mark.parametrize("line", ["brokerIP1=not an ip", "messageDelayLevel=", "deleteWhen="])
+def test_what_the_broker_could_not_start_with_is_refused(peer: Peer, conf: Path, line: str) -> None:
+    before = conf.read_text()
+
+    answer = change(peer, f"{line}\n")
+
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert line.partition("=")[0] in (answer.remark or "")
+    assert conf.read_text() == before
+
+
 def test_topics_may_be_made_by_sends_from_now_on(tmp_path: Path) -> None:
     settings = {"autoCreateTopicEnable": "false"}
     with LocalCluster(folder=tmp_path, settings=settings) as cluster:

@@ -45,6 +45,12 @@ class BrokerConfig(Bundle):
 
     def __post_init__(self) -> None:
         refuse_unsafe(self.given)
+        if not self.store.delay_levels.split():
+            raise SettingsError(
+                "messageDelayLevel", "has no level", "write a delay for each level, as 1s 5s 10s"
+            )
+        if not self.store.deletion_hours:
+            raise SettingsError("deleteWhen", "has no hour", "write 00 to 23, as 04;16")
 
 
 def refuse_unsafe(given: Mapping[str, str]) -> None:

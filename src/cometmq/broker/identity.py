@@ -85,6 +85,12 @@ def resolve_identity(
     )
 
 
+def require_usable(host: str, resolve: Resolve | None = None) -> None:
+    """Raise SettingsError when a broker could not start as ``host``; may block, to look it up."""
+    if bare := _bare(host):
+        _usable(bare, (resolve or numeric_address)(bare))
+
+
 def numeric_address(host: str) -> str:
     """What ``host`` resolves to, IPv4 first; an address is its own. Raises SettingsError."""
     try:

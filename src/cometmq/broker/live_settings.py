@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from cometmq.broker.broker_config import CLASSES, BrokerConfig, refuse_unsafe
+from cometmq.broker.identity import Resolve, require_usable
 from cometmq.clock import Clock
 from cometmq.codec import java_properties
 from cometmq.errors import SettingsError
@@ -119,8 +120,10 @@ class LiveSettings:
         *,
         facts: Mapping[str, str] | None = None,
         files: Files | None = None,
+        resolve: Resolve | None = None,
     ) -> None:
         self.config = config
+        self._resolve = resolve
         self.on_change: list[Callable[[BrokerConfig], None]] = []
         self.version = DataVersion(0, 0, clock.now_ms())
         self._clock = clock
@@ -151,6 +154,11 @@ class LiveSettings:
             without_effect=tuple(review.without_effect),
             is_kept=self._path is not None,
         )
+
+    def look_up(self, changes: Mapping[str, str]) -> None:
+        """The part of ``check`` that blocks: raises SettingsError for an address that is none."""
+        if (host := changes.get("brokerIP1")) is not None:
+            require_usable(host, self._resolve)
 
     def save(self, changes: Mapping[str, str]) -> None:
         """Write changes to the file that the next start reads; blocks, OSError as it comes."""

@@ -55,6 +55,14 @@ def test_all_of_apaches_keys_are_shown_with_its_defaults(version: str) -> None:
     assert {key: shown[key] for key in same} == {key: apaches[key] for key in same}
 
 
+@pytest.mark.parametrize(
+    ("key", "words"), [("messageDelayLevel", "has no level"), ("deleteWhen", "has no hour")]
+)
+def test_a_list_without_anything_in_it_is_refused(key: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key}.* {words}"):
+        load(**{key: " "})
+
+
 def test_a_file_that_apaches_broker_runs_with_is_read_whole() -> None:
     config = load(**recorded("5.5.0"))
 

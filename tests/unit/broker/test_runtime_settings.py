@@ -121,6 +121,9 @@ def test_without_a_file_the_remark_says_that_the_change_is_forgotten() -> None:
         ({"fileReservedTim": "5"}, "there is no such setting"),
         ({"deleteWhen": "25"}, "'25' is no hour"),
         ({"messageDelayLevel": "1x"}, "'1x' is no delay"),
+        ({"messageDelayLevel": ""}, "has no level"),
+        ({"deleteWhen": ""}, "has no hour"),
+        ({"deleteWhen": ";"}, "has no hour"),
         ({"aclEnable": "true"}, "access control is not there yet"),
         ({"brokerRole": "SLAVE"}, "there is no replication"),
         ({"fileReservedTime": "5", "maxMessageSize": "big"}, "'big' is not an integer"),
@@ -137,6 +140,22 @@ def test_the_impossible_is_refused_and_nothing_is_changed(
 
     assert words in str(refused.value)
     assert settings.shown() == before
+
+
+def test_an_address_with_which_no_broker_would_start_is_refused() -> None:
+    def resolve(host: str) -> str:
+        if host == "here.example":
+            return "10.0.0.1"
+        raise SettingsError("brokerIP1", f"host name '{host}' has no address")
+
+    config = BrokerConfig.load(file={"brokerName": "broker-a"}, environment={}, flags={})
+    settings = LiveSettings(config, FakeClock(), resolve=resolve)
+
+    settings.look_up({"brokerIP1": "here.example"})
+    settings.look_up({"brokerIP1": ""})
+    settings.look_up({"fileReservedTime": "5"})
+    with pytest.raises(SettingsError, match="host name 'not an ip' has no address"):
+        settings.look_up({"brokerIP1": "not an ip"})
 
 
 def test_an_unknown_key_is_refused_with_the_one_that_was_probably_meant() -> None:

@@ -107,6 +107,7 @@ class RuntimeHandlers:
         async with self._changing:
             try:
                 change = self._settings.check(changes)
+                await asyncio.to_thread(self._settings.look_up, changes)
                 await asyncio.to_thread(self._settings.save, changes)
             except SettingsError as error:
                 raise BrokerError(ResponseCode.INVALID_PARAMETER, shown(str(error))) from error
