@@ -207,6 +207,16 @@ class TestReset:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 "Group strangers does not exist",
             ),
+            (
+                {"queue_id": 16_000_000},
+                ResponseCode.INVALID_PARAMETER,
+                "QueueId 16000000 not exist, topic is orders",
+            ),
+            (
+                {"queue_id": 2, "offset": 0},
+                ResponseCode.INVALID_PARAMETER,
+                "QueueId 2 not exist, topic is orders",
+            ),
         ],
     )
     def test_only_what_exists_is_reset(
@@ -216,6 +226,13 @@ class TestReset:
 
         assert (reply.code, reply.remark) == (code, remark)
         assert not desk.offsets.has_resets
+        assert len(desk.offsets) == 0
+
+    def test_a_queue_that_a_topic_had_before_it_shrank_is_reset(self, desk: Desk) -> None:
+        desk.three_a_second()
+        desk.topics.put(TopicConfig(TOPIC, 0, 0, attributes={}))
+
+        assert table_of(desk.reset(queue_id=0, offset=0)) == {0: 0}
 
     def test_a_topic_without_queues_to_read_has_nothing_to_reset(self, desk: Desk) -> None:
         desk.topics.put(TopicConfig(TOPIC, 0, 1, attributes={}))

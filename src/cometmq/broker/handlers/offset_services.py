@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from cometmq import logs
+from cometmq.broker.handlers.offsets import require_queue
 from cometmq.broker.handlers.reading import QUICK_BODY_BYTES
 from cometmq.broker.handlers.writing import made, written
 from cometmq.broker.progress import Pace
@@ -197,6 +198,7 @@ class OffsetServiceHandlers:
                 self._queue(topic, number): self._offset_at(topic, number, asked.timestamp)
                 async for number in _in_slices(topic.read_queue_count)
             }
+        require_queue(self._store, topic, queue_id)
         if asked.offset is None or asked.offset == _LATEST:
             return {self._queue(topic, queue_id): self._offset_at(topic, queue_id, asked.timestamp)}
         least = self._store.min_offset(topic.name, queue_id)

@@ -78,9 +78,7 @@ class OffsetHandlers:
         if topic is None:
             remark = f"Topic {shown(said.topic)} not exist!"
             raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if not self._has_queue(topic, said.queue_id):
-            remark = f"QueueId {said.queue_id} not exist, topic is {said.topic}"
-            raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
+        require_queue(self._store, topic, said.queue_id)
         if self._offsets.is_reset(said.consumer_group, said.topic, said.queue_id):
             return Answer(remark="Offset has been previously reset")
         if said.commit_offset > (end := self._store.max_offset(said.topic, said.queue_id)):
@@ -125,8 +123,13 @@ class OffsetHandlers:
         with self._store.get(topic, queue_id, 0, _ONE) as result:
             return result.status is GetStatus.FOUND and not result.is_cold
 
-    def _has_queue(self, topic: Topic, queue_id: int) -> bool:
-        """Also true of queues the topic had before it shrank: they may still be drained."""
-        if 0 <= queue_id < topic.queue_count:
-            return True
-        return self._store.queue(topic.name, queue_id) is not None
+
+def require_queue(store: MessageStore, topic: Topic, queue_id: int) -> None:
+    """Raise BrokerError when a topic has no such queue.
+
+    Those that it had before it shrank may still be drained.
+    """
+    if 0 <= queue_id < topic.queue_count or store.queue(topic.name, queue_id) is not None:
+        return
+    remark = f"QueueId {queue_id} not exist, topic is {topic.name}"
+    raise BrokerError(ResponseCode.INVALID_PARAMETER, remark)
