@@ -8,6 +8,7 @@ from cometmq.blocking.loop_thread import GRACE_MS
 from cometmq.blocking.member import Entered, Threads, listed
 from cometmq.blocking.streams import Stream
 from cometmq.client import lite_consumer
+from cometmq.client.core.checks import checked_timeout
 from cometmq.client.core.message import Message
 from cometmq.client.pull_member import QueuesListener
 from cometmq.model.offsets import MessageQueue
@@ -91,7 +92,7 @@ class LiteConsumer(Entered[lite_consumer.LiteConsumer[T]], Generic[T]):
 
         What was polled before counts as done from now on.
         """
-        bound_ms = None if timeout_ms is None else timeout_ms + GRACE_MS
+        bound_ms = None if timeout_ms is None else checked_timeout(timeout_ms, minimum=0) + GRACE_MS
         return self._call(self._inner.poll(timeout_ms), bound_ms)
 
     def __iter__(self) -> Iterator[Message[T]]:

@@ -154,4 +154,6 @@ class Entered(Member, ClosedOnExit, Generic[E]):
 
 def listed(tags: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
     """Tags, collected here: it may be the caller's code that makes them, and the loop is busy."""
-    return tags if tags is None or isinstance(tags, str) else tuple(tags)
+    if tags is None or isinstance(tags, str) or not isinstance(tags, Iterable):
+        return tags  # what is none of them is refused where it is read
+    return tuple(tags)

@@ -9,6 +9,7 @@ from cometmq.blocking.futures import SendFuture
 from cometmq.blocking.loop_thread import GRACE_MS
 from cometmq.blocking.member import Entered, Threads
 from cometmq.client import producer
+from cometmq.client.core.checks import checked_timeout
 from cometmq.client.core.message import Message
 from cometmq.client.core.queue_selection import Selector
 from cometmq.client.core.results import SendResult
@@ -82,6 +83,7 @@ class Producer(Entered[producer.Producer]):
         Whoever is interrupted does not know whether it was stored. Raises SendFailed, NoRoute,
         Unreachable, RequestTimeout, InvalidArgument, EncodeError, Unsupported, TooManyRequests.
         """
+        bound_ms = self._bound_ms(timeout_ms)
         work = self._inner.send(
             topic,
             value,
@@ -98,7 +100,7 @@ class Producer(Entered[producer.Producer]):
             wait_store=wait_store,
             timeout_ms=timeout_ms,
         )
-        return self._call(work, self._bound_ms(timeout_ms))
+        return self._call(work, bound_ms)
 
     def send_async(
         self,
@@ -147,8 +149,9 @@ class Producer(Entered[producer.Producer]):
         ``timeout_ms`` is for finding the broker and for being able to write to it. Takes and raises
         what ``send`` does.
         """
+        bound_ms = self._bound_ms(timeout_ms)
         work = self._inner.send_oneway(topic, value, timeout_ms=timeout_ms, **options)
-        self._call(work, self._bound_ms(timeout_ms))
+        self._call(work, bound_ms)
 
     def send_many(
         self,
@@ -172,6 +175,7 @@ class Producer(Entered[producer.Producer]):
         does; ``results`` of a SendFailed are those of the frames before it.
         """
         chosen = list(values)  # here: it may be the caller's code that makes them
+        bound_ms = self._bound_ms(timeout_ms) * max(1, len(chosen))  # of each frame
         work = self._inner.send_many(
             topic,
             chosen,
@@ -184,8 +188,7 @@ class Producer(Entered[producer.Producer]):
             wait_store=wait_store,
             timeout_ms=timeout_ms,
         )
-        frames_max = max(1, len(chosen))
-        return self._call(work, frames_max * self._bound_ms(timeout_ms))
+        return self._call(work, bound_ms)
 
     # --- requests and replies
 
@@ -222,10 +225,11 @@ class Producer(Entered[producer.Producer]):
         ``reply_type`` is what the value of the reply is read as. Takes what ``send`` does. Raises
         NoReply when the request was stored but nobody replied in time, and what ``send`` does.
         """
+        bound_ms = self._bound_ms(timeout_ms)
         work = self._inner.request(
             topic, value, reply_type=reply_type, timeout_ms=timeout_ms, **options
         )
-        return self._call(work, timeout_ms + GRACE_MS)
+        return self._call(work, bound_ms)
 
     def reply(
         self, message: Message[Any], value: Any, *, timeout_ms: int | None = None
@@ -234,8 +238,9 @@ class Producer(Entered[producer.Producer]):
 
         Raises InvalidArgument when it was not, SendFailed when the asker cannot be reached.
         """
+        bound_ms = self._bound_ms(timeout_ms)
         work = self._inner.reply(message, value, timeout_ms=timeout_ms)
-        return self._call(work, self._bound_ms(timeout_ms))
+        return self._call(work, bound_ms)
 
     def recall(self, topic: str, handle: str, *, timeout_ms: int | None = None) -> str:
         """Take back a message that has not been delivered yet; the id of that message.
@@ -243,8 +248,9 @@ class Producer(Entered[producer.Producer]):
         ``handle`` is the ``recall_handle`` of its result. Raises InvalidArgument, NoRoute,
         Unreachable, and Refused when it is too late or the broker is too old (5.3.2).
         """
+        bound_ms = self._bound_ms(timeout_ms)
         work = self._inner.recall(topic, handle, timeout_ms=timeout_ms)
-        return self._call(work, self._bound_ms(timeout_ms))
+        return self._call(work, bound_ms)
 
     @property
     def group(self) -> str:
@@ -261,9 +267,11 @@ class Producer(Entered[producer.Producer]):
             return self._places.release
         if self._threads.callbacks.is_current:
             return lambda: None
-        if self._places.acquire(timeout=max(limit_ms, 0) / 1000):
+        if self._places.acquire(timeout=checked_timeout(limit_ms) / 1000):
             return self._places.release
         raise TooManyRequests("this producer", self._in_flight_max)
 
     def _bound_ms(self, timeout_ms: int | None) -> int:
-        return (self._timeout_ms if timeout_ms is None else timeout_ms) + GRACE_MS
+        """For calls; before they are made, which must be awaited then."""
+        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        return limit_ms + GRACE_MS

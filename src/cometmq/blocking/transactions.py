@@ -9,6 +9,7 @@ from typing import Any
 from cometmq.blocking.loop_thread import GRACE_MS, LOOK_SECONDS, Call, LoopThread
 from cometmq.blocking.member import Entered, Threads
 from cometmq.client import transactions
+from cometmq.client.core.checks import checked_timeout
 from cometmq.client.core.message import Message
 from cometmq.client.core.queue_selection import Selector
 from cometmq.client.core.results import SendResult, TransactionResult
@@ -71,6 +72,7 @@ class TransactionProducer(Entered[transactions.TransactionProducer]):
         if not callable(local):
             fact = f"local must be a function, not {type(local).__name__}"
             raise InvalidArgument("local", fact, "give one that returns a LocalState")
+        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
         visit = _Visit(self._threads.loop, local)
         work = self._inner.send(
             topic,
@@ -86,7 +88,6 @@ class TransactionProducer(Entered[transactions.TransactionProducer]):
             wait_store=wait_store,
             timeout_ms=timeout_ms,
         )
-        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         return visit.run(work, limit_ms + GRACE_MS)
 
     @property

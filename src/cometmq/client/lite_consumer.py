@@ -7,7 +7,7 @@ from typing import Generic, Self, TypeVar
 
 from cometmq import logs
 from cometmq.client.core.arrivals import time_ms
-from cometmq.client.core.checks import check_consumer_group, check_topic
+from cometmq.client.core.checks import check_consumer_group, check_topic, checked_timeout
 from cometmq.client.core.message import Message
 from cometmq.client.core.names import unwrap_queue, wrap_group, wrap_queue, wrap_topic
 from cometmq.client.core.settings import LiteSettings
@@ -156,6 +156,8 @@ class LiteConsumer(ClosedOnExit, Generic[T]):
 
         What was polled before counts as done from now on.
         """
+        if timeout_ms is not None:
+            checked_timeout(timeout_ms, minimum=0)
         reading = await self._started()
         await asyncio.sleep(0)  # whoever polls all the time must not keep others from working
         limit_ms = self._settings.poll_timeout_ms if timeout_ms is None else timeout_ms

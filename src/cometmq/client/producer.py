@@ -212,7 +212,7 @@ class Producer(ClosedOnExit):
             wait_store=wait_store,
             is_compressible=not is_large,
         )
-        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else checks.checked_timeout(timeout_ms)
         if is_large:
             message, limit_ms = await self._compressed(message, limit_ms)
         place = None
@@ -236,7 +236,7 @@ class Producer(ClosedOnExit):
         what ``send`` does.
         """
         self._life.require()
-        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else checks.checked_timeout(timeout_ms)
         message, place, limit_ms = await self._written(topic, value, options, limit_ms)
         await self._watched.send_oneway(message, limit_ms, place)
 
@@ -270,7 +270,7 @@ class Producer(ClosedOnExit):
             if len(messages) % MESSAGES_PER_TURN == 0:
                 await asyncio.sleep(0)
         place = self._place(self._writer.topic(topic), values, queue, selector, ordering_key)
-        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else checks.checked_timeout(timeout_ms)
         return await self._batching.send_many(messages, limit_ms, place)
 
     # --- requests and replies
@@ -310,7 +310,7 @@ class Producer(ClosedOnExit):
         """
         self._life.require()
         codec = codec_for(reply_type)
-        limit_ms = checked_timeout(timeout_ms)
+        limit_ms = checks.checked_timeout(timeout_ms)
         correlation_id = str(uuid.uuid4())
         system = outgoing.request(correlation_id, self._instance.client_id, limit_ms)
         message, place, limit_ms = await self._written(topic, value, options, limit_ms, system)
@@ -332,7 +332,7 @@ class Producer(ClosedOnExit):
         written = self._writer.write(
             topic, body, unique_id, system=system, is_compressible=not is_large
         )
-        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else checks.checked_timeout(timeout_ms)
         if is_large:
             written, limit_ms = await self._compressed(written, limit_ms)
         # The broker that the request came through knows the asker; others may.
@@ -350,12 +350,13 @@ class Producer(ClosedOnExit):
         if names.is_retry_topic(wire_topic) or names.is_dead_letter_topic(wire_topic):
             problem = f"messages of topic '{topic}' cannot be recalled"
             raise InvalidArgument("topic", problem, "recall from the topic it was sent to")
+        checks.check_handle(handle)
         try:
             broker = recall_handle.decode(handle).broker_name
         except RemoteProtocolError as error:
             advice = "pass the recall_handle of a SendResult"
             raise InvalidArgument("handle", error.fact, advice) from error
-        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else checks.checked_timeout(timeout_ms)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_ms / 1000
         address = await self._recaller(wire_topic, broker, limit_ms)
@@ -465,7 +466,6 @@ class Producer(ClosedOnExit):
             raise InvalidArgument("queue", "queue and selector were both given", "choose one")
         if queue is None:
             return Place(selector=selector, value=value)
-        checks.check_is_queue(queue)
         queue = names.wrap_queue(self._namespace, queue)
         checks.check_queue(queue, topic)
         return Place(queue)
@@ -539,10 +539,3 @@ def _deliver_at_ms(when: datetime | int) -> int:
             "give an aware datetime, such as datetime.now(UTC) + timedelta(hours=1)",
         )
     return round(when.timestamp() * 1000)
-
-
-def checked_timeout(timeout_ms: int) -> int:
-    """The time that was given for one call, refused when it is none."""
-    if timeout_ms <= 0:
-        raise InvalidArgument("timeout_ms", f"{timeout_ms} ms are no time", "give 1 or more")
-    return timeout_ms

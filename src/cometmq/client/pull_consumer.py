@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from cometmq.client.core.arrivals import arrived, time_ms
-from cometmq.client.core.checks import check_consumer_group, check_topic
+from cometmq.client.core.checks import check_consumer_group, check_level_of_return, check_topic
 from cometmq.client.core.message import Message, Source
 from cometmq.client.core.names import unwrap_queue, wrap_group, wrap_queue, wrap_topic
 from cometmq.client.core.settings import PullSettings
@@ -203,6 +203,7 @@ class PullConsumer(ClosedOnExit, Generic[T]):
         ``delay_level`` is 0 for what the broker thinks right, -1 for a dead letter. Raises
         Unreachable when no broker has taken it.
         """
+        check_level_of_return(delay_level)
         await self._started()
         if not await self._sending_back.send_back(message, delay_level):
             problem = f"message {message.message_id} was not given back"

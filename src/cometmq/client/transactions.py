@@ -28,7 +28,7 @@ from cometmq.client.flights import Flights
 from cometmq.client.handler_runner import ENDING, ThreadEnded, is_async, is_outcome
 from cometmq.client.hooks import SendGuard, SendHook, TransactionContext, TransactionHook
 from cometmq.client.life import ClosedOnExit, Life
-from cometmq.client.producer import Producer, SendOptions, checked_timeout
+from cometmq.client.producer import Producer, SendOptions
 from cometmq.client.shared import Shared
 from cometmq.codec.codes import RequestCode
 from cometmq.codec.headers.transaction import CheckTransactionState, EndTransaction
@@ -365,7 +365,7 @@ class _Halves(Producer):
     ) -> tuple[Outgoing, SendResult]:
         self._life.require()
         system = outgoing.half(self.group)
-        limit_ms = self._timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else checks.checked_timeout(timeout_ms)
         message, place, limit_ms = await self._written(topic, value, options, limit_ms, system)
         sent = await self._watched.send(message, limit_ms, place, mode="transaction")
         if sent.transaction_id is None:  # 4.9 does not say it

@@ -16,7 +16,7 @@ from cometmq.blocking.producer import Producer
 from cometmq.client.core.results import SendResult, SendStatus
 from cometmq.client.core.settings import ProducerSettings
 from cometmq.client.life import Life, State
-from cometmq.errors import TooManyRequests
+from cometmq.errors import InvalidArgument, TooManyRequests
 from cometmq.model.offsets import MessageQueue
 
 RESULT = SendResult(SendStatus.OK, "ID-1", "OFFSET-1", MessageQueue("orders", "broker-0", 0), 7)
@@ -64,6 +64,20 @@ def test_a_send_passes_on_what_it_is_given(threads: Threads) -> None:
     (given,) = inner.given
     assert (given["tag"], given["keys"], given["timeout_ms"]) == ("paid", ["k"], 50)
     assert (given["delay_level"], given["wait_store"]) == (None, True)
+
+
+def test_a_timeout_that_is_no_number_is_refused_before_anything_is_sent(threads: Threads) -> None:
+    inner, timeout = SlowProducer(), cast("Any", "5")
+    producer = made(threads, inner)
+
+    for send in (
+        lambda: producer.send("orders", b"one", timeout_ms=timeout),
+        lambda: producer.send_many("orders", [b"one"], timeout_ms=timeout),
+    ):
+        with pytest.raises(InvalidArgument, match="'5' ms are no time"):
+            send()
+
+    assert not inner.given
 
 
 def test_more_sends_than_may_be_under_way_wait_and_then_fail(threads: Threads) -> None:

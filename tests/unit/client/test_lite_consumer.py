@@ -272,6 +272,21 @@ async def test_subscribing_and_assigning_exclude_each_other(
             consumer(mq, topic).assign([MessageQueue(topic, "broker-0", 0)])
 
 
+async def test_what_is_no_queue_is_refused(cluster: BlockingCluster, topic: str) -> None:
+    name: Any = "a"
+    async with client(cluster) as mq, mq.lite_consumer(topic) as lite:
+        uses: list[Callable[[], object]] = [
+            lambda: lite.assign([name]),
+            lambda: lite.pause([name]),
+            lambda: lite.position(name),
+        ]
+        for use in uses:
+            with pytest.raises(InvalidArgument, match="'a' is no MessageQueue"):
+                use()
+        with pytest.raises(InvalidArgument, match="'5' ms are no time"):
+            await lite.poll(timeout_ms="5")  # type: ignore[arg-type]
+
+
 async def test_members_share_the_queues_and_take_over_from_those_who_leave(
     cluster: BlockingCluster, topic: str
 ) -> None:

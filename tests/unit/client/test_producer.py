@@ -5,6 +5,7 @@ import concurrent.futures
 import threading
 import zlib
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -137,6 +138,12 @@ async def test_flag_and_wait_store_reach_the_broker() -> None:
         ({"delay": float("nan")}, "is no delay"),
         ({"deliver_at": datetime(2030, 1, 1)}, "in which time zone"),  # noqa: DTZ001
         ({"timeout_ms": 0}, "no time"),
+        ({"timeout_ms": "5"}, "'5' ms are no time"),
+        ({"timeout_ms": float("nan")}, "nan ms are no time"),
+        ({"delay_level": True}, "no delay level True"),
+        ({"flag": 0.0}, "0.0 is no number of 32 bits"),
+        ({"queue": MessageQueue("orders", "broker-a", -1)}, "take one of the topic's queues"),
+        ({"queue": 0}, "0 is no MessageQueue"),
         ({"keys": ["a b"]}, "has blanks in it"),
     ],
 )
@@ -263,8 +270,10 @@ async def test_a_recall_asks_any_broker_of_the_topic_when_the_one_is_unknown() -
             await client.producer().recall("orders", handle)
 
 
-@pytest.mark.parametrize(("topic", "handle"), [("orders", "nonsense"), ("%RETRY%g", "x")])
-async def test_what_cannot_be_recalled_is_refused_here(topic: str, handle: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "handle"), [("orders", "nonsense"), ("%RETRY%g", "x"), ("orders", None)]
+)
+async def test_what_cannot_be_recalled_is_refused_here(topic: str, handle: Any) -> None:
     async with FakeCluster() as cluster, connected(cluster) as client:
         with pytest.raises(InvalidArgument):
             await client.producer().recall(topic, handle)

@@ -197,6 +197,17 @@ async def test_a_message_that_is_sent_back_comes_again_through_the_retry_topic(
         assert (again.value, again.topic, again.reconsume_times) == ("value 0", queue.topic, 1)
 
 
+async def test_a_message_cannot_be_sent_back_with_a_level_that_there_is_not(
+    cluster: BlockingCluster, queue: MessageQueue
+) -> None:
+    async with client(cluster) as mq, mq.pull_consumer(queue.topic, codec=str) as puller:
+        await send(mq, queue, 1)
+        (message,) = (await puller.pull(queue, 0)).messages
+
+        with pytest.raises(InvalidArgument, match="no delay level 99; use 1 to 18, 0 for"):
+            await puller.send_back(message, 99)
+
+
 async def test_a_callback_is_called_for_each_queue_of_ours(
     cluster: BlockingCluster, topic: str
 ) -> None:

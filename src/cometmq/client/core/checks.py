@@ -6,7 +6,7 @@ would become two. Names are checked as servers get them, with their namespace.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 from cometmq.codec.java import INT32_MAX, INT32_MIN
 from cometmq.codec.properties import NAME_END, VALUE_END, Property
@@ -233,11 +233,29 @@ def check_compression(kind: str, level: int) -> None:
 
 def checked_flag(flag: object) -> int:
     """The flag, refused when it is no 32-bit number."""
-    if not isinstance(flag, int) or not INT32_MIN <= flag <= INT32_MAX:
+    if not _is_whole(flag, INT32_MIN, INT32_MAX):
         raise InvalidArgument(
-            "flag", f"flag {flag!r} does not fit into 32 bits", f"use {INT32_MIN} to {INT32_MAX}"
+            "flag", f"flag {flag!r} is no number of 32 bits", f"use {INT32_MIN} to {INT32_MAX}"
         )
     return flag
+
+
+def checked_timeout(timeout_ms: object, *, minimum: int = 1) -> int:
+    """The time that was given for one call, refused when it is none."""
+    if not _is_whole(timeout_ms, minimum, INT64_MAX):
+        advice = f"give whole milliseconds, {minimum} or more"
+        raise InvalidArgument("timeout_ms", f"{timeout_ms!r} ms are no time", advice)
+    return timeout_ms
+
+
+def check_level_of_return(delay_level: object) -> None:
+    """Refuse a delay level with which no message can be given back."""
+    if not _is_whole(delay_level, -1, DELAY_LEVEL_MAX):
+        raise InvalidArgument(
+            "delay_level",
+            f"there is no delay level {delay_level!r}",
+            f"use 1 to {DELAY_LEVEL_MAX}, 0 for the broker's choice, or -1 for a dead letter",
+        )
 
 
 def check_delay(delay_ms: int | None, delay_level: int | None, deliver_at_ms: int | None) -> None:
@@ -274,19 +292,31 @@ def check_is_queue(queue: object) -> None:
         )
 
 
+def check_handle(handle: object) -> None:
+    """Refuse what is not even text, such as the None of a message without a recall handle."""
+    if not isinstance(handle, str):
+        fact = f"a recall handle is text, not {type(handle).__name__}"
+        raise InvalidArgument("handle", fact, "pass the recall_handle of a SendResult")
+
+
 def check_queue(queue: MessageQueue, topic: str) -> None:
-    """Refuse a queue of another topic."""
+    """Refuse a queue of another topic, and one that no broker has."""
     if queue.topic != topic:
         raise InvalidArgument(
             "queue",
             f"the queue is of topic '{queue.topic}', the message is for '{topic}'",
             "take a queue of the message's topic",
         )
+    if not _is_whole(queue.queue_id, 0, INT32_MAX) or not isinstance(queue.broker_name, str):
+        # Brokers take -1 for any queue.
+        raise InvalidArgument("queue", f"there is no {queue!r}", "take one of the topic's queues")
 
 
-def _is_whole(number: object, minimum: int, maximum: int) -> bool:
+def _is_whole(number: object, minimum: int, maximum: int) -> TypeGuard[int]:
     """Brokers read these as numbers without a fraction, and drop what they cannot read."""
-    return isinstance(number, int) and minimum <= number <= maximum
+    if not isinstance(number, int) or isinstance(number, bool):
+        return False
+    return minimum <= number <= maximum
 
 
 def _check_name(kind: str, name: object, characters_max: int) -> None:

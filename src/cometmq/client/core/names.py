@@ -5,6 +5,7 @@ With namespace ``ns`` the topic ``orders`` is ``ns%orders`` to servers, the retr
 the namespace already. No namespace is None or an empty string.
 """
 
+from cometmq.client.core.checks import check_is_queue
 from cometmq.model.offsets import MessageQueue
 from cometmq.model.system_names import SYSTEM_GROUP_PREFIX, is_system_topic
 from cometmq.model.topic import DLQ_PREFIX, RETRY_PREFIX
@@ -41,7 +42,8 @@ def unwrap_group(namespace: str | None, group: str) -> str:
 
 
 def wrap_queue(namespace: str | None, queue: MessageQueue) -> MessageQueue:
-    """The queue with its topic as servers know it."""
+    """The queue with its topic as servers know it. Raises InvalidArgument for what is no queue."""
+    check_is_queue(queue)
     topic = wrap_topic(namespace, queue.topic)
     return queue if topic == queue.topic else queue_of(topic, queue)
 

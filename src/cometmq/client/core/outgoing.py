@@ -164,7 +164,7 @@ class Writer:
             body,
             text,
             sys_flag,
-            flag and checks.checked_flag(flag),
+            checks.checked_flag(flag) if flag or type(flag) is not int else 0,
             unique_id,
             kind,
             tag or "",

@@ -78,7 +78,7 @@ def by_selector(queues: Sequence[MessageQueue], selector: Selector, message: Any
         raise InvalidArgument(
             "selector", f"the queue selector raised {error!r}", "see the cause for where"
         ) from error
-    if isinstance(chosen, int) and 0 <= chosen < len(queues):
+    if isinstance(chosen, int) and type(chosen) is not bool and 0 <= chosen < len(queues):
         return queues[chosen]
     if isinstance(chosen, MessageQueue) and chosen in queues:
         return chosen

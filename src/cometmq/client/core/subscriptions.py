@@ -49,12 +49,15 @@ def joined(tags: str | Iterable[str] | None) -> str:
     """
     if tags is None or isinstance(tags, str):
         return tags or MATCH_ALL
+    if not isinstance(tags, Iterable):
+        raise SettingsError("tags", f"{tags!r} is no tag", "give text, or a list of texts")
     listed = list(tags)
     if not listed:
         next_step = f"name the tags, or give None or '{MATCH_ALL}' for every message"
         raise SettingsError("tags", "the list is empty", next_step)
     for tag in listed:
-        if SEPARATOR in tag or not tag or tag != tag.strip(_BLANKS):
+        is_text = isinstance(tag, str)
+        if not is_text or SEPARATOR in tag or not tag or tag != tag.strip(_BLANKS):
             next_step = f"give one tag per item, not empty, without '{SEPARATOR}' and outer blanks"
             raise SettingsError("tags", f"{tag!r} cannot be a tag", next_step)
     return f" {SEPARATOR} ".join(listed)
@@ -100,6 +103,8 @@ def _by_tags(topic: str, expression: str, version_ms: int) -> SubscriptionData:
 
 
 def _text(topic: str, name: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise SettingsError(name, f"{value!r} is no text", "write it as text")
     if not value.strip():
         raise SettingsError(name, f"is empty for topic {topic}", "write it, or leave it away")
     return value

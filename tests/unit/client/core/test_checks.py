@@ -160,7 +160,7 @@ def test_levels_that_exist_are_fine(kind: str, level: int) -> None:
     checks.check_compression(kind, level)
 
 
-@pytest.mark.parametrize("flag", [2**31, -(2**31) - 1, "1"])
+@pytest.mark.parametrize("flag", [2**31, -(2**31) - 1, "1", 0.0, 1.5, True])
 def test_a_flag_has_32_bits(flag: Any) -> None:
     assert refuses(checks.checked_flag, flag)
     assert checks.checked_flag(-(2**31)) == -(2**31)
@@ -175,9 +175,11 @@ def test_a_flag_has_32_bits(flag: Any) -> None:
         (1, 1, 1),
         (None, 0, None),
         (None, 19, None),
+        (None, True, None),
         (-1, None, None),
         (2**63, None, None),
         (None, None, 0),
+        (None, None, True),
         (None, None, 2**63),
     ],
 )
@@ -199,6 +201,25 @@ def test_a_queue_belongs_to_the_topic_of_the_message() -> None:
 
     assert not refuses(checks.check_queue, queue, "orders")
     assert refuses(checks.check_queue, queue, "bills")
+
+
+@pytest.mark.parametrize(("broker", "number"), [("broker-a", -1), ("broker-a", "0"), (None, 0)])
+def test_a_queue_that_no_broker_has_is_refused(broker: Any, number: Any) -> None:
+    """Brokers would take -1 for any of theirs."""
+    assert refuses(checks.check_queue, MessageQueue("orders", broker, number), "orders")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", 2.5, float("nan"), float("inf"), True, 2**63])
+def test_a_timeout_is_a_number_of_milliseconds(timeout: Any) -> None:
+    assert refuses(checks.checked_timeout, timeout)
+    assert checks.checked_timeout(1) == 1
+    assert checks.checked_timeout(0, minimum=0) == 0
+
+
+@pytest.mark.parametrize("level", [99, -7, "x", 1.0, None, True])
+def test_a_level_of_return_is_one_that_brokers_have(level: Any) -> None:
+    assert refuses(checks.check_level_of_return, level)
+    assert not any(refuses(checks.check_level_of_return, known) for known in (-1, 0, 18))
 
 
 def test_a_number_is_no_queue() -> None:

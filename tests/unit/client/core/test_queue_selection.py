@@ -98,7 +98,7 @@ class TestSelectors:
         assert by_selector(queues, lambda found, _: found[5], None) is queues[5]
         assert by_selector(queues, lambda _found, message: message, 3) is queues[3]
 
-    @pytest.mark.parametrize("chosen", [8, -1, None, MessageQueue("orders", "c", 0), "a"])
+    @pytest.mark.parametrize("chosen", [8, -1, True, None, MessageQueue("orders", "c", 0), "a"])
     def test_anything_else_is_refused(self, chosen: Any) -> None:
         with pytest.raises(InvalidArgument, match="none of the 8 queues"):
             by_selector(queues_of("a", "b"), lambda *_: chosen, None)

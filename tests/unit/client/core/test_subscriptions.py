@@ -59,9 +59,11 @@ def test_without_tags_everything_is_wanted(tags: str | list[str] | None) -> None
         (["a", ""], "'' cannot be a tag"),
         (["a||b"], "'a||b' cannot be a tag"),
         ([" a"], "' a' cannot be a tag"),
+        (["a", 5], "5 cannot be a tag"),
+        (5, "5 is no tag"),
     ],
 )
-def test_lists_that_cannot_be_meant_are_refused(tags: list[str], fact: str) -> None:
+def test_lists_that_cannot_be_meant_are_refused(tags: Any, fact: str) -> None:
     with pytest.raises(SettingsError) as refused:
         joined(tags)
 
@@ -87,6 +89,12 @@ def test_a_class_is_left_to_the_filter_server() -> None:
 @pytest.mark.parametrize("given", [{"sql": " "}, {"filter_class": ""}])
 def test_an_empty_condition_or_class_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="is empty for topic orders"):
+        subscription("orders", **given, version_ms=7)
+
+
+@pytest.mark.parametrize("given", [{"sql": 5}, {"filter_class": b"com.example.Filter"}])
+def test_a_condition_or_class_that_is_no_text_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="is no text"):
         subscription("orders", **given, version_ms=7)
 
 
