@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from cometmq import Client
+from cometmq.spark.batch_plan import topology_of
+from cometmq.spark.options import parse
 from tests.interop import asking, client_clusters, mqadmin_text
 from tests.interop.admin_shell import AdminShell
 from tests.interop.cache import Cache
-from tests.interop.client_clusters import NEW, OURS, Cluster
+from tests.interop.client_clusters import NEW, OLD, OURS, Cluster
 from tests.interop.client_kit import java_program
 from tests.interop.feature_kit import Trial
 from tests.interop.feature_shell import FeatureProgram
@@ -163,6 +166,26 @@ def test_a_job_that_is_run_again_can_be_deduplicated_by_key(
     found = list(messages_of(cluster.namesrv, target.topic))
     assert len(found) == wanted
     assert len({(message.message_id, message.body) for message in found}) == 100
+
+
+def test_times_are_exact_with_brokers_that_know_them_about(cache: Cache, tmp_path: Path) -> None:
+    """Brokers of 4.9 answer with a neighbour; ten messages of a batch have the same time."""
+    with client_clusters.running(cache, OLD, tmp_path) as old:
+        old.create_topic("times", queues=1)
+        with Client(old.namesrv) as client, client.producer("p") as producer:
+            for _ in range(3):
+                producer.send_many("times", [b"x"] * 10)
+        address = old.broker.address
+        asking.wait_until(lambda: asking.stored_count(address, "times", queues=1) == 30, "all")
+        stored = [message.stored_ms for message in messages_of(old.namesrv, "times")]
+        options = parse({"rocketmq.namesrv.addr": old.namesrv, "subscribe": "times"})
+        topology = topology_of(options)
+        (queue,) = topology.bounds("times")
+        asked = sorted({0, *stored, *(at - 1 for at in stored), stored[-1] + 1, stored[-1] + 10**6})
+
+        found = [topology.at_time({queue: time_ms})[queue] for time_ms in asked]
+
+    assert found == [sum(at < time_ms for at in stored) for time_ms in asked], (stored, asked)
 
 
 def test_progress_is_the_groups_on_any_broker(

@@ -34,14 +34,15 @@ RETRY_PAUSES_SECONDS: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 OUTAGES: Final = (ConnectionLost, RequestTimeout, Unreachable)
 SAMPLE_ROWS: Final = 32
 SAMPLE_BYTES: Final = 256 * 1024
-_BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.GO_AWAY)
-_SUBSCRIPTION_FLAG: Final = 0x4
-_ANSWERED: Final = (
+ANSWERED: Final = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
+"""What pulls are answered with; the rest are refusals."""
+_BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.GO_AWAY)
+_SUBSCRIPTION_FLAG: Final = 0x4
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def sampled_row_bytes(wire: Wire, address: str, wanted: Range) -> int:
     """How many bytes a message of a range has, judged by the first of them; 0 if none comes."""
     limits = PullLimits(SAMPLE_ROWS, SAMPLE_BYTES, SAMPLE_ROWS, SAMPLE_BYTES)
     header = pull_header(wanted, wanted.begin, limits, Wanted())
-    reply = wire.ask(address, RequestCode.PULL_MESSAGE, header, accept=_ANSWERED)
+    reply = wire.ask(address, RequestCode.PULL_MESSAGE, header, accept=ANSWERED)
     if reply.code != ResponseCode.SUCCESS or not len(reply.body):
         return 0
     return len(reply.body) // len(walk(memoryview(reply.body)))
@@ -243,13 +244,13 @@ class _Pulls:
             except OUTAGES:
                 self._hang_up()
             else:
-                if reply.code in _ANSWERED:
+                if reply.code in ANSWERED:
                     return reply
                 if reply.code not in _BUSY:
                     raise self._refusal(reply)
             self._pause(pause_seconds)
         reply = self._receive()
-        if reply.code not in _ANSWERED:
+        if reply.code not in ANSWERED:
             raise self._refusal(reply)
         return reply
 

@@ -6,7 +6,7 @@ Both answer the same questions, so planning does not know which of them it asks.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,9 +16,8 @@ from cometmq.codec import bodies, core
 from cometmq.codec.bodies.clients import ConsumerData, HeartbeatData
 from cometmq.codec.bodies.nameserver import TopicList
 from cometmq.codec.bodies.topics import TopicStatsTable
-from cometmq.codec.codes import RequestCode, ResponseCode
+from cometmq.codec.codes import V5_0_0, RequestCode, ResponseCode
 from cometmq.codec.digest import store_timestamp
-from cometmq.codec.headers.base import Header
 from cometmq.codec.headers.clients import UnregisterClient
 from cometmq.codec.headers.extensions import LogStatusResponse
 from cometmq.codec.headers.nameserver import GetRouteInfoByTopic
@@ -38,6 +37,7 @@ from cometmq.model.route import MASTER_ID, TopicRoute
 from cometmq.model.topic import RETRY_PREFIX
 from cometmq.spark.broker_reader import OUTAGES, sampled_row_bytes
 from cometmq.spark.planning import Range
+from cometmq.spark.sampling import first_stored_at
 from cometmq.spark.store_files import QueueFiles, StoreFiles, partition
 from cometmq.spark.visible import store_alone
 from cometmq.spark.wire import Reply, Wire
@@ -73,7 +73,7 @@ class Topology(Protocol):
         ...
 
     def at_time(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Of each queue the first offset that was stored at a time (ms) or later."""
+        """Of each queue the first offset that was stored at a time (ms) or later, else its end."""
         ...
 
     def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -123,11 +123,17 @@ class BrokerTopology:
     def at_time(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         found: dict[MessageQueue, int] = {}
         for broker_name, queues in _by_broker(times).items():
+            address = self.address(broker_name)
             headers = [SearchOffsetByTimestamp(q.topic, q.queue_id, times[q]) for q in queues]
             code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-            replies = self._wire.ask_all(self.address(broker_name), code, headers)
-            for queue, (_, reply) in zip(queues, replies, strict=True):
-                found[queue] = _offset(reply)
+            replies = [reply for _, reply in self._wire.ask_all(address, code, headers)]
+            if any(reply.head.version < V5_0_0 for reply in replies):
+                # They answer with any of the same millisecond, with the nearer neighbour, or with
+                # the last message instead of the end; and look for its file by when files changed.
+                wanted = {queue: times[queue] for queue in queues}
+                found |= first_stored_at(self._wire, address, wanted, self._ends(address, queues))
+            else:
+                found |= zip(queues, map(_offset, replies), strict=True)
         return found
 
     def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -232,27 +238,28 @@ class BrokerTopology:
             if number in known
         }
         # 4.9 leaves out queues that can be read and no longer be written.
-        missing = [number for number in range(count) if number not in known]
-        lows = self._offsets(address, RequestCode.GET_MIN_OFFSET, GetMinOffset, topic, missing)
-        highs = self._offsets(address, RequestCode.GET_MAX_OFFSET, GetMaxOffset, topic, missing)
-        for number, low, high in zip(missing, lows, highs, strict=True):
-            found[MessageQueue(topic, broker_name, number)] = Bounds(low, high, is_certain)
+        numbers = [number for number in range(count) if number not in known]
+        missing = [MessageQueue(topic, broker_name, number) for number in numbers]
+        for queue, (low, high) in self._ends(address, missing).items():
+            found[queue] = Bounds(low, high, is_certain)
         return found
 
     def _store_offsets(self, address: str, headers: list[UpdateConsumerOffset]) -> None:
         for _ in self._wire.ask_all(address, RequestCode.UPDATE_CONSUMER_OFFSET, headers):
             pass
 
-    def _offsets(
-        self,
-        address: str,
-        code: RequestCode,
-        kind: type[GetMinOffset | GetMaxOffset],
-        topic: str,
-        queue_ids: list[int],
-    ) -> list[int]:
-        headers: list[Header] = [kind(topic, number) for number in queue_ids]
-        return [_offset(reply) for _, reply in self._wire.ask_all(address, code, headers)]
+    def _ends(
+        self, address: str, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """First offset and end of queues of one broker."""
+        lows = [GetMinOffset(queue.topic, queue.queue_id) for queue in queues]
+        highs = [GetMaxOffset(queue.topic, queue.queue_id) for queue in queues]
+        begins = self._wire.ask_all(address, RequestCode.GET_MIN_OFFSET, lows)
+        ends = self._wire.ask_all(address, RequestCode.GET_MAX_OFFSET, highs)
+        return {
+            queue: (_offset(low), _offset(high))
+            for queue, (_, low), (_, high) in zip(queues, list(begins), list(ends), strict=True)
+        }
 
 
 class FileTopology:

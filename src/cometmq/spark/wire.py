@@ -124,13 +124,18 @@ class Wire:
         return reply
 
     def ask_all(
-        self, address: str, code: RequestCode, headers: Iterable[Header]
+        self,
+        address: str,
+        code: RequestCode,
+        headers: Iterable[Header],
+        *,
+        accept: Sequence[int] = _SUCCESS,
     ) -> Iterator[tuple[Header, Reply]]:
         """Ask one address many things at once; answers come in the order of the questions."""
         headers = list(headers)
         for begin in range(0, len(headers), PIPELINE_MAX):
             some = headers[begin : begin + PIPELINE_MAX]
-            first = self.ask(address, code, some[0])
+            first = self.ask(address, code, some[0], accept=accept)
             yield some[0], first
             line = self.line(address)
             try:
@@ -143,7 +148,7 @@ class Wire:
                 reply = replies.get(opaque)
                 if reply is None:
                     raise RemoteProtocolError(f"{address} left request {opaque} without an answer")
-                if reply.code not in _SUCCESS:
+                if reply.code not in accept:
                     raise refusal(address, code, header, reply.head)
                 yield header, reply
 
