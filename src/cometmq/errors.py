@@ -116,11 +116,16 @@ class StoreError(CometError):
 
 
 class StoreLocked(StoreError):
-    """Another process has the directory open."""
+    """Somebody else has the directory open; with ``is_log``, a folder of the log."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, "store is locked by another process", "is a broker running on it?")
-        self.args = (path,)  # pickling calls the class again with these
+    def __init__(self, path: str, is_log: bool = False) -> None:
+        problem = "store is locked by another process"
+        next_step = "is a broker running on it?"
+        if is_log:
+            problem = "the log of another store that is open lies here"
+            next_step = "give each broker a storePathCommitLog of its own"
+        super().__init__(path, problem, next_step)
+        self.args = (path, is_log)  # pickling calls the class again with these
 
 
 class DamagedStore(StoreError):

@@ -41,7 +41,7 @@ SAMPLES = [
     InvalidArgument("topic", "topic 'a b' has a blank", "leave it out"),
     SettingsError("listenPort", "'abc' is not an integer", "use an integer"),
     MissingDependency("lz4", "compress", "reading LZ4 bodies"),
-    StoreLocked("/data/store"),
+    StoreLocked("/data/log", is_log=True),
     DamagedStore("/data/store/commitlog/00", "file has 7 bytes", "restore it from a copy"),
     ForeignStore("/data/store/dledger-n0", "written by DLedger"),
     OffsetOutOfRange("/data/store", 500, 0, 400),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cometmq import saved_file
+from cometmq.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 MADV_POPULATE_WRITE: Final = 23
 """Linux 5.14: fault all pages in for writing, in one call that lets other threads run."""
+_LOOK_BYTES: Final = 64 * 1024
+
+_log = get_logger(__name__)
 
 
 class Entry(NamedTuple):
@@ -121,7 +125,10 @@ class Files(Protocol):
         ...
 
     def lock(self, path: Path) -> contextlib.AbstractContextManager[bool]:
-        """Take Apache's advisory lock; False when another process has it. Freed on exit."""
+        """Take Apache's advisory lock; False when another process has it. Freed on exit.
+
+        The file is made; of a folder that is there, the folder itself is locked.
+        """
         ...
 
 
@@ -221,6 +228,26 @@ def _size(fd: int, size: int, *, durable: bool) -> None:
         os.fsync(fd)
 
 
+@contextlib.contextmanager
+def _folder_locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder by its descriptor, where the file system can."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        yield False
+        return
+    except OSError as error:
+        _log.info("folder=%s cannot be locked here: %s", folder, error.strerror)
+    try:
+        yield True
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a process that was forked may have it, too
+        os.close(fd)
+
+
 class DiskFiles:
     """The real file system."""
 
@@ -288,6 +315,10 @@ class DiskFiles:
 
     @contextlib.contextmanager
     def lock(self, path: Path) -> Iterator[bool]:
+        if path.is_dir():
+            with _folder_locked(path) as is_ours:
+                yield is_ours
+            return
         saved_file.make_folder(path.parent)
         name = path.resolve()
         # The system's lock belongs to the process: a second one here would succeed, and give up

@@ -12,13 +12,14 @@ from cometmq.clock import SystemClock
 from cometmq.codec import core
 from cometmq.codec.headers.pull import PullMessage
 from cometmq.codec.message_id import decode_offset_id
-from cometmq.errors import RemoteProtocolError, StoreError, StoreLocked
+from cometmq.errors import RemoteProtocolError, StoreError
 from cometmq.logs import get_logger
 from cometmq.store.config import FlushMode, StoreSettings
 from cometmq.store.consume_queues import Boundary
 from cometmq.store.directory import queue_problem
 from cometmq.store.files import DiskFiles
 from cometmq.store.key_index import TIME_MS_MAX, KeyKind
+from cometmq.store.locking import locked
 from cometmq.store.opening import open_parts
 from cometmq.store.results import GetLimits, GetResult, NewMessage, PutResult, PutStatus
 from cometmq.store.retention import DiskState, DiskWatch, LogFileFacts, Place, Retention
@@ -165,12 +166,12 @@ class MessageStore:
         """
         root = Path(root)
         files = files or DiskFiles()
+        settings = settings or StoreSettings(root=root)
         with contextlib.ExitStack() as lock:
-            if not lock.enter_context(files.lock(root / "lock")):
-                raise StoreLocked(str(root))
+            lock.enter_context(locked(root, settings, files))
             store = cls(
                 root,
-                settings or StoreSettings(root=root),
+                settings,
                 lock,
                 files=files,
                 clock=clock or SystemClock(),

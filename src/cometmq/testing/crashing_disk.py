@@ -258,8 +258,9 @@ class CrashingDisk:
             yield False
             return
         holder = self._lock_holders[path] = object()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"lock")
+        if not path.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"lock")
         try:
             yield True
         finally:

@@ -14,6 +14,7 @@ import pytest
 from cometmq.errors import CometError, StoreLocked
 from cometmq.store import GetStatus, MessageStore, PutStatus, StoreSettings
 from cometmq.store.check import check
+from cometmq.store.files import DiskFiles
 from cometmq.store.retention import DiskState
 from cometmq.testing import CrashingDisk, FakeClock
 from tests.unit.store.builders import (
@@ -69,6 +70,35 @@ class TestOpening:
             assert "locked" in str(caught.value)
             put_all(store, b"1")
             assert bodies(store) == [b"0", b"1"]
+
+    @pytest.mark.parametrize("is_real", [True, False], ids=["disk", "crashing-disk"])
+    @pytest.mark.parametrize("log_paths", [("log",), ("spare", "log")])
+    def test_two_stores_do_not_write_into_one_log(
+        self, tmp_path: Path, log_paths: tuple[str, ...], is_real: bool
+    ) -> None:
+        """They would write over each other's messages; their own directories say nothing of it."""
+        disk = DiskFiles() if is_real else CrashingDisk(tmp_path)
+        log = tmp_path / "log"
+        with open_store(tmp_path / "one", files=disk, log_paths=(str(log),)) as store:
+            put_all(store, b"0")
+            paths = tuple(str(tmp_path / name) for name in log_paths)
+            with pytest.raises(StoreLocked, match="storePathCommitLog") as caught:
+                open_store(tmp_path / "two", files=disk, log_paths=paths)
+
+            assert caught.value.path == str(log)
+            put_all(store, b"1")
+            assert bodies(store) == [b"0", b"1"]
+        open_store(tmp_path / "one", files=disk, log_paths=(str(log),)).close()
+
+    def test_the_usual_log_of_a_store_is_its_own_too(self, root: Path, tmp_path: Path) -> None:
+        with open_store(root), pytest.raises(StoreLocked):
+            open_store(tmp_path / "two", log_paths=(str(root / "commitlog"),))
+
+    def test_a_log_that_is_only_read_may_be_shared(self, root: Path, tmp_path: Path) -> None:
+        old = str(root / "commitlog")
+        with open_store(root):
+            paths = (old, str(tmp_path / "new"))
+            open_store(tmp_path / "two", log_paths=paths, log_paths_read_only=(old,)).close()
 
     def test_after_closing_it_can_be_opened_again(self, root: Path) -> None:
         for _ in range(3):
