@@ -9,7 +9,7 @@ from cometmq.blocking.futures import SendFuture
 from cometmq.blocking.loop_thread import GRACE_MS
 from cometmq.blocking.member import Entered, Threads
 from cometmq.client import producer
-from cometmq.client.core.checks import checked_timeout
+from cometmq.client.core.checks import checked_timeout, listed_values
 from cometmq.client.core.message import Message
 from cometmq.client.core.queue_selection import Selector
 from cometmq.client.core.results import SendResult
@@ -174,7 +174,7 @@ class Producer(Entered[producer.Producer]):
         compressed, and cannot be delayed. ``timeout_ms`` is for each frame. Raises what ``send``
         does; ``results`` of a SendFailed are those of the frames before it.
         """
-        chosen = list(values)  # here: it may be the caller's code that makes them
+        chosen = listed_values(values)  # here: it may be the caller's code that makes them
         bound_ms = self._bound_ms(timeout_ms) * max(1, len(chosen))  # of each frame
         work = self._inner.send_many(
             topic,

@@ -263,7 +263,7 @@ class Producer(ClosedOnExit):
         """
         self._life.require()
         common = Item(None, tag, (), properties, flag)
-        values = list(values)
+        values = checks.listed_values(values)
         messages: list[Outgoing] = []
         for value in values:
             messages.append(self._written_item(topic, value, common, wait_store, ordering_key))

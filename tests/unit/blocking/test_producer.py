@@ -80,6 +80,15 @@ def test_a_timeout_that_is_no_number_is_refused_before_anything_is_sent(threads:
     assert not inner.given
 
 
+def test_one_value_is_not_sent_as_many(threads: Threads) -> None:
+    inner = SlowProducer()
+
+    with pytest.raises(InvalidArgument, match="pass a list of values"):
+        made(threads, inner).send_many("orders", b"abc")
+
+    assert not inner.given
+
+
 def test_more_sends_than_may_be_under_way_wait_and_then_fail(threads: Threads) -> None:
     inner = SlowProducer()
     producer = made(threads, inner, in_flight_max=2)

@@ -134,6 +134,7 @@ async def test_flag_and_wait_store_reach_the_broker() -> None:
         ({"delay_level": "3"}, "no delay level '3'"),
         ({"delay_level": 2.5}, "no delay level 2.5"),
         ({"deliver_at": 1_900_000_000_000.5}, "no time to deliver at; say it in whole milli"),
+        ({"deliver_at": 1_795_122_893}, "looks like seconds"),
         ({"deliver_at": "tomorrow"}, "'tomorrow' is no time to deliver at"),
         ({"delay": float("nan")}, "is no delay"),
         ({"deliver_at": datetime(2030, 1, 1)}, "in which time zone"),  # noqa: DTZ001
@@ -155,6 +156,15 @@ async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
 
         with pytest.raises(InvalidArgument, match=words):
             await client.producer().send(**given)  # type: ignore[arg-type]
+
+        assert not cluster.name_servers[0].asked
+
+
+async def test_one_value_is_not_sent_as_many() -> None:
+    async with FakeCluster() as cluster, connected(cluster) as client:
+        for value in (b"abc", "abc"):
+            with pytest.raises(InvalidArgument, match="pass a list of values"):
+                await client.producer(f"of-{type(value).__name__}").send_many("orders", value)
 
         assert not cluster.name_servers[0].asked
 

@@ -6,7 +6,7 @@ would become two. Names are checked as servers get them, with their namespace.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from cometmq.codec.java import INT32_MAX, INT32_MIN
 from cometmq.codec.properties import NAME_END, VALUE_END, Property
@@ -24,6 +24,9 @@ DELAY_LEVEL_MAX: Final = 18
 """Levels that brokers have unless they are set up otherwise."""
 
 INT64_MAX: Final = (1 << 63) - 1
+
+SECONDS_MAX: Final = 10**11
+"""A time below this is said in seconds: in milliseconds it would be in 1973 or before."""
 
 _LEVELS: Final = {"zlib": range(10), "zstd": range(1, 23)}
 """LZ4 has none."""
@@ -274,12 +277,27 @@ def check_delay(delay_ms: int | None, delay_level: int | None, deliver_at_ms: in
         )
     if delay_ms is not None and not 0 <= delay_ms <= INT64_MAX:
         raise InvalidArgument("delay", f"a delay of {delay_ms} ms is impossible", "use 0 or more")
+    if deliver_at_ms is not None and _is_whole(deliver_at_ms, 1, SECONDS_MAX - 1):
+        raise InvalidArgument(
+            "deliver_at",
+            f"{deliver_at_ms} looks like seconds, and is in the past as milliseconds",
+            "say it in milliseconds since 1970, or as an aware datetime",
+        )
     if deliver_at_ms is not None and not _is_whole(deliver_at_ms, 1, INT64_MAX):
         raise InvalidArgument(
             "deliver_at",
             f"{deliver_at_ms!r} is no time to deliver at",
             "say it in whole milliseconds since 1970, or as an aware datetime",
         )
+
+
+def listed_values(values: object) -> list[Any]:
+    """The values of many messages, refused when they are one value that Python takes apart."""
+    is_one = isinstance(values, str | bytes | bytearray | memoryview | Mapping)
+    if is_one or not isinstance(values, Iterable):
+        fact = f"values are {type(values).__name__}, which is one value or none"
+        raise InvalidArgument("values", fact, "pass a list of values, or use send for one")
+    return list(values)
 
 
 def check_is_queue(queue: object) -> None:

@@ -4,7 +4,9 @@ A *value codec* turns values of one type into bodies and back. ``codec_for`` fin
 type; whoever wants another format writes a class with ``encode`` and ``decode``.
 """
 
+import contextlib
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import lru_cache
@@ -20,6 +22,10 @@ _PYDANTIC_MARK: Final = "__pydantic_validator__"
 """What pydantic's models and dataclasses have, and nothing else."""
 _OWN_CODEC: Final = "give a codec: an object with encode(value) -> bytes and decode(body) -> value"
 _ENCODER: Final = msgspec.json.Encoder()
+_NULL: Final = b"null"
+"""What msgspec writes for nan and infinities, as for None."""
+_NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+"""How such a number begins in MessagePack, and by chance other things."""
 
 
 class ValueCodec(Protocol[T]):
@@ -74,7 +80,10 @@ class _JsonCodec:
     def encode(self, value: Any, /) -> bytes:
         if self._instances is not None and not isinstance(value, self._instances):
             raise TypeError(f"the codec is for {self.type_name}")
-        return _ENCODER.encode(value)
+        body = _ENCODER.encode(value)
+        if _NULL in body and _loses_a_number(value):
+            raise ValueError("it has nan or an infinity, for which JSON has no form")
+        return body
 
 
 class _PydanticCodec:
@@ -200,6 +209,24 @@ def _codec_by_value(kind: type) -> ValueCodec[Any]:
         "only bytes, text and what JSON can hold have a body of their own",
         f"turn it into one of these, or {_OWN_CODEC}",
     )
+
+
+def _loses_a_number(value: object) -> bool:
+    """Whether it has a number that became null. Most null is None: the first look is a quick one.
+
+    The second writes it once more with Python's own JSON, which can refuse such numbers.
+    """
+    # What MessagePack cannot hold, such as large numbers, is left to the second look.
+    with contextlib.suppress(Exception):
+        if _NOT_FINITE.search(msgspec.msgpack.encode(value)) is None:
+            return False
+    import json
+
+    try:
+        json.dumps(msgspec.to_builtins(value), allow_nan=False, skipkeys=True)
+    except ValueError:
+        return True
+    return False
 
 
 def _needs_pydantic(kind: Any) -> bool:

@@ -93,7 +93,7 @@ class TestSplitting:
             (message(wait_store=False), "another wait_store"),
             (message(delay_level=1), "it has a delay"),
             (message(delay_ms=1), "it has a delay"),
-            (message(deliver_at_ms=1), "it has a delay"),
+            (message(deliver_at_ms=10**12), "it has a delay"),
             (message(system=outgoing.half("g")), "half message"),
             (message(system=outgoing.reply("i", "c", "1")), "reply message"),
         ],

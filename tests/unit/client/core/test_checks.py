@@ -180,6 +180,8 @@ def test_a_flag_has_32_bits(flag: Any) -> None:
         (2**63, None, None),
         (None, None, 0),
         (None, None, True),
+        (None, None, 1_795_122_893),
+        (None, None, 10**11 - 1),
         (None, None, 2**63),
     ],
 )
@@ -207,6 +209,15 @@ def test_a_queue_belongs_to_the_topic_of_the_message() -> None:
 def test_a_queue_that_no_broker_has_is_refused(broker: Any, number: Any) -> None:
     """Brokers would take -1 for any of theirs."""
     assert refuses(checks.check_queue, MessageQueue("orders", broker, number), "orders")
+
+
+@pytest.mark.parametrize(
+    "values", [b"abc", "abc", bytearray(b"abc"), memoryview(b"abc"), {"id": 1}, None, 5]
+)
+def test_one_value_is_not_taken_for_many(values: Any) -> None:
+    """Each letter of a text would be a message of its own."""
+    assert refuses(checks.listed_values, values)
+    assert checks.listed_values(iter(["a", b"b"])) == ["a", b"b"]
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", 2.5, float("nan"), float("inf"), True, 2**63])
@@ -253,6 +264,14 @@ def test_a_number_is_no_queue() -> None:
             checks.check_delay,
             (1, 2, None),
             "delay and delay_level were given for one message; choose one of them",
+        ),
+        (
+            checks.check_delay,
+            (None, None, 1_795_122_893),
+            (
+                "1795122893 looks like seconds, and is in the past as milliseconds;"
+                " say it in milliseconds since 1970, or as an aware datetime"
+            ),
         ),
         (
             checks.check_body,

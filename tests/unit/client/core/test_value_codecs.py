@@ -34,6 +34,11 @@ class Page(msgspec.Struct, Generic[T]):
     items: list[T]
 
 
+class Measured(msgspec.Struct):
+    number: float
+    more: dict[str, list[float]] | None = None
+
+
 @dataclass
 class Parcel:
     weight_g: int
@@ -209,6 +214,28 @@ def test_a_value_that_its_codec_cannot_take_is_refused(value: object, codec: Any
 
     assert caught.value.type_name == type(value).__qualname__
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("codec", [None, JSON, codec_for(Measured)])
+def test_a_number_that_json_cannot_say_is_refused(number: float, codec: Any) -> None:
+    """It would arrive as null."""
+    for value in (Measured(number), Measured(1.5, {"deep": [10**30, number]})):
+        with pytest.raises(EncodeError, match="nan or an infinity, for which JSON has no form"):
+            encode_value(value, codec)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"note": None, "number": 1.5},
+        {"note": "null", "large": 10**30},
+        {1: None, "bytes": b"\xcb\x7f\xf8"},
+        [None, float("1e308")],
+    ],
+)
+def test_null_that_was_meant_is_no_reason_to_refuse(value: Any) -> None:
+    assert b"null" in encode_value(value)
 
 
 def test_a_decode_error_names_message_type_and_reason() -> None:
