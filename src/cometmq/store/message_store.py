@@ -324,6 +324,8 @@ class MessageStore:
         self, tail: core.PullTail, commands: Sequence[Command], begin: int, frames: list[bytes]
     ) -> int:
         """Answer pulls from ``commands[begin]`` on, as ``PullTail.take`` does; where it ended."""
+        if self._dispatch_timer is not None:
+            self._dispatch_turn()
         log_end = self.watermarks.committed
         warm_begin = log_end - self._reader.warm_bytes
         return tail.take(commands, begin, PullMessage, warm_begin, log_end, frames)

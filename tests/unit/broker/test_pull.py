@@ -84,6 +84,18 @@ class TestAgain:
         assert path.pulls.taken[TOPIC, GROUP][0] == 5
         assert path.offsets.pulled_to(GROUP, TOPIC, 0) == 5
 
+    def test_it_finds_what_was_acknowledged_but_not_dispatched_yet(self, path: DataPath) -> None:
+        """While nobody waits for messages, those of 5 ms are put into their queues together."""
+        path.store.on_arrival(path.pulls.on_arrival, is_awaited=lambda: False)
+        path.send(b"0")
+        path.pull()
+        path.send(b"1")
+
+        (found,) = path.pull()
+
+        assert bodies(found) == [b"0", b"1"]
+        assert found.ext["maxOffset"] == "2"
+
     def test_a_group_that_may_no_longer_consume_is_refused(self, path: DataPath) -> None:
         path.send()
         path.pull()
