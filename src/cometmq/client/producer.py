@@ -510,11 +510,13 @@ class Producer(ClosedOnExit):
 
 def _writer(settings: ProducerSettings, namespace: str) -> Writer:
     checks.check_compression(settings.compression, settings.compression_level)
+    kind = COMPRESSIONS[settings.compression]
+    compress(b"", kind, settings.compression_level)  # a missing package is missed now, not later
     return Writer(
         namespace=namespace,
         body_bytes_max=settings.body_bytes_max,
         compress_over_bytes=settings.compress_over_bytes,
-        compression=COMPRESSIONS[settings.compression],
+        compression=kind,
         compression_level=settings.compression_level,
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import sys
 import threading
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from cometmq.errors import (
     AlreadyExists,
     EncodeError,
     InvalidArgument,
+    MissingDependency,
     NotRunning,
     Refused,
     RequestTimeout,
@@ -197,6 +199,19 @@ async def test_a_group_has_one_producer_at_a_time() -> None:
         await first.close()
 
         assert client.producer("shop").group == "shop"
+
+
+@pytest.mark.parametrize(("compression", "package"), [("lz4", "lz4"), ("zstd", "zstandard")])
+async def test_a_missing_package_is_said_before_a_large_body_needs_it(
+    compression: Any, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in {package, *(name for name in sys.modules if name.partition(".")[0] == package)}:
+        monkeypatch.setitem(sys.modules, module, None)
+    async with FakeCluster() as cluster, connected(cluster) as client:
+        with pytest.raises(MissingDependency, match=package):
+            client.producer(compression=compression)
+
+        client.producer()  # of the same group, which nobody has yet
 
 
 async def test_a_group_that_java_refuses_is_refused() -> None:
