@@ -58,7 +58,7 @@ class RequestMeter:
         )
         self._seconds = numbers.histogram(
             f"{PREFIX}_request_seconds",
-            "Time that handlers took for the requests of one read, before they waited for anything.",
+            "Time that handlers took for the requests of one read, without any waiting.",
             labels,
             TIME_BOUNDS,
         )
