@@ -17,6 +17,11 @@ ROWS_PER_TASK_MAX: Final = 1_000_000
 ROWS_NOT_WEIGHED: Final = 1024
 """So few rows cannot be too many bytes for a task."""
 TOPICS_WEIGHED_MAX: Final = 64
+RANGES_WEIGHED: Final = 8
+"""Ranges of all topics that are looked at, but one of each topic at least."""
+TOPIC_PLACES: Final = 16
+"""Places of a topic that are looked at, when there are few topics and few ranges."""
+RANGE_PLACES_MIN: Final = 4
 
 
 def topology_of(options: SourceOptions) -> Topology:
@@ -51,28 +56,47 @@ def batch_plan(options: SourceOptions) -> list[Task]:
     return batch_tasks(options, topology, batch_ranges(options, topology))
 
 
+def topic_row_sizes(
+    topology: Topology, ranges: Sequence[Range], *, rows_min: int = ROWS_NOT_WEIGHED
+) -> dict[str, list[int]]:
+    """Sizes of messages of each topic, at several places of its largest ranges.
+
+    Those of a topic are asked whose largest range has ``rows_min`` rows; the more topics, the fewer
+    places of each.
+    """
+    by_topic: dict[str, list[Range]] = {}
+    for one in sorted(ranges, key=lambda one: (-one.rows, one.queue)):
+        by_topic.setdefault(one.queue.topic, []).append(one)
+    heavy = [some for some in by_topic.values() if some[0].rows >= rows_min][:TOPICS_WEIGHED_MAX]
+    count = max(1, RANGES_WEIGHED // max(len(heavy), 1))
+    found: dict[str, list[int]] = {}
+    for some in heavy:
+        weighed = some[:count]
+        places = max(RANGE_PLACES_MIN, TOPIC_PLACES // max(len(weighed), len(heavy)))
+        found[some[0].queue.topic] = [
+            size for one in weighed for size in topology.row_sizes(one, places)
+        ]
+    return found
+
+
 def topic_row_bytes(
     topology: Topology, ranges: Sequence[Range], *, rows_min: int = ROWS_NOT_WEIGHED
 ) -> dict[str, int]:
-    """The size of messages of topics that have so many: of each the largest range is asked."""
-    largest: dict[str, Range] = {}
-    for one in ranges:
-        known = largest.get(one.queue.topic)
-        if known is None or one.rows > known.rows:
-            largest[one.queue.topic] = one
-    heavy = sorted(largest.values(), key=lambda one: (-one.rows, one.queue))
-    return {
-        one.queue.topic: topology.row_bytes(one)
-        for one in heavy[:TOPICS_WEIGHED_MAX]
-        if one.rows >= rows_min
-    }
+    """The size of messages where they are largest, for who must not have too many bytes.
+
+    By the mean, a topic that goes on with larger messages would be more than wanted. Topics of
+    which no message was found are left out.
+    """
+    sizes = topic_row_sizes(topology, ranges, rows_min=rows_min)
+    return {topic: max(some) for topic, some in sizes.items() if some}
 
 
 def mean_row_bytes(topology: Topology, ranges: Sequence[Range]) -> int:
     """The size of a message of these ranges, about; 0 when it does not matter."""
-    sizes = topic_row_bytes(topology, ranges)
+    sizes = topic_row_sizes(topology, ranges)
+    means = {topic: sum(some) // len(some) for topic, some in sizes.items() if some}
     rows = rows_in(ranges)
-    whole = sum(one.rows * sizes.get(one.queue.topic, 0) for one in ranges)
+    whole = sum(one.rows * means.get(one.queue.topic, 0) for one in ranges)
     return whole // rows if rows else 0
 
 

@@ -32,8 +32,6 @@ EMPTY_PAUSE_SECONDS: Final = 0.1
 RETRY_PAUSES_SECONDS: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Between tries to reach a broker: one that is restarted does not end the query."""
 OUTAGES: Final = (ConnectionLost, RequestTimeout, Unreachable)
-SAMPLE_ROWS: Final = 32
-SAMPLE_BYTES: Final = 256 * 1024
 ANSWERED: Final = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -168,16 +166,6 @@ class BrokerReader:
             for begin, end in places:
                 end = min(end, wanted.end)
                 self._losses.report(wanted.queue, begin, end, "the broker passes them over")
-
-
-def sampled_row_bytes(wire: Wire, address: str, wanted: Range) -> int:
-    """How many bytes a message of a range has, judged by the first of them; 0 if none comes."""
-    limits = PullLimits(SAMPLE_ROWS, SAMPLE_BYTES, SAMPLE_ROWS, SAMPLE_BYTES)
-    header = pull_header(wanted, wanted.begin, limits, Wanted())
-    reply = wire.ask(address, RequestCode.PULL_MESSAGE, header, accept=ANSWERED)
-    if reply.code != ResponseCode.SUCCESS or not len(reply.body):
-        return 0
-    return len(reply.body) // len(walk(memoryview(reply.body)))
 
 
 def pull_header(wanted: Range, offset: int, limits: PullLimits, what: Wanted) -> PullMessage:

@@ -13,11 +13,10 @@ from cometmq.spark.decode import Place, RecordDecoder
 from cometmq.spark.losses import Losses
 from cometmq.spark.planning import Range
 from cometmq.spark.records import Records
-from cometmq.spark.store_files import StoreFiles
+from cometmq.spark.store_files import FILLER_SIZE, StoreFiles
 
 ENTRIES_MAX: Final = 4 * 1024 * 1024
 """Entries of a range that are in memory at a time."""
-_FILLER_SIZE: Final = 2**31 - 1
 
 
 class LogReader:
@@ -52,7 +51,7 @@ class LogReader:
             entry = queue.entries(middle, middle + 1)[0]
             size, position = int(entry["size"]), int(entry["position"])
             # What was deleted has no entry any more; only what is not written yet lies ahead.
-            is_gone = middle < queue.file_begin or size == _FILLER_SIZE
+            is_gone = middle < queue.file_begin or size == FILLER_SIZE
             if is_gone or (size > 0 and position + size <= self.end):
                 low = middle + 1
             else:
@@ -88,7 +87,7 @@ class LogReader:
         """Offsets, positions and sizes of what is there; the files are kept open from now on."""
         positions = entries["position"].astype(np.int64)
         sizes = entries["size"].astype(np.int64)
-        is_there = (sizes > 0) & (sizes != _FILLER_SIZE)
+        is_there = (sizes > 0) & (sizes != FILLER_SIZE)
         is_there &= positions + sizes <= self.end
         files = np.unique(positions[is_there] // self.store.log.file_bytes)
         missing = [

@@ -58,7 +58,7 @@ OPTIONS: Final[dict[str, Option]] = {
     "endingTimestamp": Option("", "batch", "End before what was stored from then on (ms)."),
     "endingOffsetsByTimestamp": Option("", "batch", "The same for each queue, as JSON."),
     "maxOffsetsPerTrigger": Option("2000000", "stream", "Rows of one micro-batch, or `none`."),
-    "maxBytesPerTrigger": Option("1g", "stream", "Bytes of one micro-batch, or `none`."),
+    "maxBytesPerTrigger": Option("1g", "stream", "Bytes of one micro-batch, about, or `none`."),
     "minOffsetsPerTrigger": Option("none", "stream", "Wait until so many rows are there."),
     "maxTriggerDelay": Option("15m", "stream", "But no longer than this."),
     "minPartitions": Option(

@@ -120,5 +120,19 @@ def rows_of_bytes(
     return max(total * bytes_max // whole, 1)
 
 
+def spread(wanted: Range, places: int, rows: int) -> list[Range]:
+    """So many parts of a range, evenly from its first rows to its last, fewer of a short one.
+
+    Each has so many rows, or all of the range if it has less.
+    """
+    assert places >= 1, places
+    assert rows >= 1, rows
+    rows = min(rows, wanted.rows)
+    places = min(places, -(-wanted.rows // rows)) if rows else 0
+    last = wanted.rows - rows
+    begins = [wanted.begin + last * number // max(places - 1, 1) for number in range(places)]
+    return [Range(wanted.queue, begin, begin + rows) for begin in begins]
+
+
 def rows_in(ranges: Sequence[Range]) -> int:
     return sum(one.rows for one in ranges)

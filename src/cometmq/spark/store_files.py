@@ -32,7 +32,8 @@ GAP_BYTES_MAX: Final = 64 * 1024
 """Records that lie further apart are read from a file one by one."""
 ABORT_FILE: Final = "abort"
 _OFFSET_DIGITS: Final = 20
-_FILLER_SIZE: Final = 2**31 - 1
+FILLER_SIZE: Final = 2**31 - 1
+"""Of an entry that is there only because its queue does not begin with the first of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +226,11 @@ class QueueFiles:
     def _is_written(self, number: int, log_end: int) -> bool:
         entry = self.entries(number, number + 1)[0]
         size, position = int(entry["size"]), int(entry["position"])
-        return size == _FILLER_SIZE or (
-            size >= RECORD_BYTES_MIN and 0 <= position <= log_end - size
-        )
+        return size == FILLER_SIZE or (size >= RECORD_BYTES_MIN and 0 <= position <= log_end - size)
 
     def _is_from(self, number: int, log_begin: int) -> bool:
         entry = self.entries(number, number + 1)[0]
-        return int(entry["size"]) != _FILLER_SIZE and int(entry["position"]) >= log_begin
+        return int(entry["size"]) != FILLER_SIZE and int(entry["position"]) >= log_begin
 
 
 class StoreFiles:

@@ -25,8 +25,9 @@ from cometmq.spark.topology import Bounds, Topology
 
 _log = logs.get_logger("cometmq.spark")
 
-SIZES_KEPT_SECONDS: Final = 60.0
-"""How long the size of a topic's messages is taken to stay about the same."""
+SIZES_KEPT_SECONDS: Final = 10.0
+"""How long sizes of messages are remembered. What has come since they were found is looked at in
+any case; but places that were looked at say less and less of what is left between them."""
 MISSING_SECONDS_MAX: Final = 120.0
 """How long a stream waits for a topic that was there before: then it is taken for deleted."""
 _OUTAGES: Final = (Unreachable, ConnectionLost, RequestTimeout)
@@ -51,7 +52,7 @@ class StreamPlan:
         self._batch_at = now()  # when the last batch was planned
         self._missing_since: float | None = None  # when a topic was first not found
         self._sizes: dict[str, int] = {}
-        self._weighed: set[str] = set()  # topics, also those of which no size is known
+        self._weighed: dict[MessageQueue, int] = {}  # up to where sizes were looked for
         self._sizes_at = float("-inf")
         self._losses = Losses(is_fatal=options.is_loss_fatal)
 
@@ -188,16 +189,18 @@ class StreamPlan:
         return max(rows, 1)
 
     def _weigh(self, begins: dict[MessageQueue, int], backlogs: dict[MessageQueue, int]) -> None:
-        """Find out how large messages are, now and then."""
+        """Find out how large messages are of topics that have got some, and of all now and then."""
+        if self._now() - self._sizes_at >= SIZES_KEPT_SECONDS:
+            self._weighed.clear()
+            self._sizes_at = self._now()
         ranges = [Range(queue, begins[queue], begins[queue] + n) for queue, n in backlogs.items()]
-        topics = {one.queue.topic for one in ranges}
-        is_fresh = self._now() - self._sizes_at < SIZES_KEPT_SECONDS
-        if is_fresh and topics <= self._weighed:
+        topics = {one.queue.topic for one in ranges if one.end > self._weighed.get(one.queue, -1)}
+        ranges = [one for one in ranges if one.queue.topic in topics]
+        if not ranges:
             return
         try:
             self._sizes |= topic_row_bytes(self._topology, ranges, rows_min=1)
-            self._weighed |= topics
-            self._sizes_at = self._now()
+            self._weighed |= {one.queue: one.end for one in ranges}
         except CometError as error:
             _log.warning("the size of messages is not known, so it does not limit: %s", error)
 

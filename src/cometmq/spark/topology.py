@@ -35,10 +35,10 @@ from cometmq.model.group import ConsumeType, SubscriptionGroupConfig
 from cometmq.model.offsets import MessageQueue
 from cometmq.model.route import MASTER_ID, TopicRoute
 from cometmq.model.topic import RETRY_PREFIX
-from cometmq.spark.broker_reader import OUTAGES, sampled_row_bytes
-from cometmq.spark.planning import Range
-from cometmq.spark.sampling import first_stored_at
-from cometmq.spark.store_files import QueueFiles, StoreFiles, partition
+from cometmq.spark.broker_reader import OUTAGES
+from cometmq.spark.planning import Range, spread
+from cometmq.spark.sampling import first_stored_at, pulled_row_sizes
+from cometmq.spark.store_files import FILLER_SIZE, QueueFiles, StoreFiles, partition
 from cometmq.spark.visible import store_alone
 from cometmq.spark.wire import Reply, Wire
 
@@ -80,8 +80,11 @@ class Topology(Protocol):
         """How far a group is, for the queues of which it has an offset."""
         ...
 
-    def row_bytes(self, wanted: Range) -> int:
-        """How many bytes a message of a range has in the log, about."""
+    def row_sizes(self, wanted: Range, places: int) -> list[int]:
+        """The mean bytes of messages in the log at so many places of a range.
+
+        There are fewer when places would overlap, or what is there is gone.
+        """
         ...
 
     def locate(self, broker_names: set[str], topics: set[str]) -> None:
@@ -183,9 +186,9 @@ class BrokerTopology:
         left = UnregisterClient(client_id, consumer_group=group)
         self._wire.ask(address, RequestCode.UNREGISTER_CLIENT, left)
 
-    def row_bytes(self, wanted: Range) -> int:
+    def row_sizes(self, wanted: Range, places: int) -> list[int]:
         address = self.address(wanted.queue.broker_name)
-        return sampled_row_bytes(self._wire, address, wanted)
+        return pulled_row_sizes(self._wire, address, wanted, places)
 
     def locate(self, broker_names: set[str], topics: set[str]) -> None:
         for topic in sorted(topics):
@@ -308,11 +311,16 @@ class FileTopology:
         fact = f"files alone do not tell how far group '{group}' is in {len(list(queues))} queues"
         raise InvalidArgument("group", fact, "set 'rocketmq.namesrv.addr'")
 
-    def row_bytes(self, wanted: Range) -> int:
+    def row_sizes(self, wanted: Range, places: int) -> list[int]:
         store = self._stores[wanted.queue.broker_name]
         queue = store.queue(wanted.queue.topic, wanted.queue.queue_id)
-        sizes = queue.entries(wanted.begin, min(wanted.end, wanted.begin + SAMPLE_ROWS))["size"]
-        return int(sizes.mean()) if len(sizes) else 0
+        found = []
+        for one in spread(wanted, places, SAMPLE_ROWS):
+            sizes = queue.entries(one.begin, one.end)["size"]
+            sizes = sizes[(sizes > 0) & (sizes != FILLER_SIZE)]  # the others were deleted
+            if len(sizes):
+                found.append(int(sizes.mean()))
+        return found
 
     def locate(self, broker_names: set[str], topics: set[str]) -> None:
         unknown = broker_names - self._stores.keys()

@@ -1,4 +1,4 @@
-"""Times asked of a broker of Apache's 4.9, which knows times only about right."""
+"""Times and sizes asked of a broker of Apache's 4.9, which knows times only about right."""
 
 import struct
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from cometmq.spark.options import parse
 from cometmq.spark.planning import Range
 from cometmq.spark.positions import batch_ranges
 from cometmq.spark.pushdown import Pushed
+from cometmq.spark.sampling import SAMPLE_ROWS
 from cometmq.spark.topology import BrokerTopology
 from cometmq.spark.wire import Reply
 from tests.unit.spark.record_kit import record_bytes
@@ -170,3 +171,22 @@ def test_a_long_queue_takes_few_pulls() -> None:
     assert topology_of(broker).at_time({queue(0): 77_777}) == {queue(0): 77_777}
     assert len(broker.pulls) <= 17
     assert {count for _, count in broker.pulls} == {1}
+
+
+def test_sizes_are_those_of_several_places_of_a_range() -> None:
+    broker = OldBroker([1000] * 240)
+    broker.bodies = [b"x" * 50] * 40 + [b"x" * 1000] * 200
+    topology = topology_of(broker)
+
+    sizes = topology.row_sizes(Range(queue(0), 0, 240), 4)
+
+    assert sizes[0] < 300
+    assert min(sizes[1:]) > 1000
+    assert broker.pulls == [(at, SAMPLE_ROWS) for at in (0, 77, 154, 232)]
+
+
+def test_places_that_are_gone_have_no_size() -> None:
+    broker = OldBroker([1000] * 240, gone=120)
+
+    assert len(topology_of(broker).row_sizes(Range(queue(0), 0, 240), 4)) == 2
+    assert len(broker.pulls) == 4

@@ -11,6 +11,7 @@ from cometmq.spark.planning import (
     pack,
     rows_in,
     rows_of_bytes,
+    spread,
     task_count,
 )
 
@@ -122,3 +123,27 @@ def test_bytes_limit_rows_by_the_size_of_their_topic() -> None:
     assert rows_of_bytes(backlogs, {"a": 10, "b": 30}, 4000) == 200
     assert rows_of_bytes(backlogs, {}, 1) == 200  # nobody knows: no limit
     assert rows_of_bytes(backlogs, {"a": 10**6}, 1) == 1
+
+
+@given(st.integers(0, 200), st.integers(1, 20), st.integers(1, 10))
+def test_places_are_spread_from_the_first_rows_of_a_range_to_its_last(
+    count: int, places: int, rows: int
+) -> None:
+    wanted = Range(QUEUES[0], 5, 5 + count)
+
+    parts = spread(wanted, places, rows)
+
+    assert len(parts) <= places
+    assert all(one.rows == min(rows, count) for one in parts)
+    assert parts == sorted(parts)
+    if count:
+        assert parts[0].begin == wanted.begin
+    if len(parts) > 1:
+        assert parts[-1].end == wanted.end
+
+
+def test_a_range_of_few_rows_is_looked_at_whole() -> None:
+    wanted = Range(QUEUES[0], 0, 10)
+
+    assert spread(wanted, 4, 8) == [Range(QUEUES[0], 0, 8), Range(QUEUES[0], 2, 10)]
+    assert spread(Range(QUEUES[0], 0, 0), 4, 8) == []

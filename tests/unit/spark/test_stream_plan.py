@@ -12,7 +12,7 @@ from cometmq.spark.losses import MessagesLost
 from cometmq.spark.offsets import StreamOffset
 from cometmq.spark.options import parse
 from cometmq.spark.planning import Range
-from cometmq.spark.stream_plan import MISSING_SECONDS_MAX, StreamPlan
+from cometmq.spark.stream_plan import MISSING_SECONDS_MAX, SIZES_KEPT_SECONDS, StreamPlan
 from cometmq.spark.topology import Bounds
 from tests.unit.spark.topology_kit import Clock, FakeTopology, queue
 
@@ -160,12 +160,64 @@ def test_sizes_are_asked_for_now_and_then_only(topology: FakeTopology) -> None:
     start = plan.initial()
 
     asked = []
-    for seconds in (0, 1, 60):
+    for seconds in (0, 1, SIZES_KEPT_SECONDS):
         clock.now += seconds
         plan.next(start, is_limited=True)
         asked.append(topology.weighings)
 
-    assert asked == [1, 1, 2]
+    assert asked == [2, 2, 4]  # of both queues
+
+
+def test_large_messages_behind_small_ones_are_more_than_one_batch(topology: FakeTopology) -> None:
+    """Judged by its first messages the whole topic would be one batch, of 20 MB instead of 1."""
+    sizes = [50] * 40 + [100_000] * 200
+    del topology.queues[queue(1)]
+    topology.grow(queue(0), len(sizes))
+    topology.row_bytes[queue(0)] = sizes
+    plan = plan_of(topology, startingOffsets="earliest", maxBytesPerTrigger="1m")
+    place = plan.initial()
+    batches = []
+
+    while (following := plan.next(place, is_limited=True)) != place:
+        (one,) = ranges(plan, place, following)
+        batches.append(sum(sizes[one.begin : one.end]))
+        place = following
+
+    assert sum(batches) == sum(sizes)
+    assert max(batches) <= 1024 * 1024
+
+
+def test_what_has_come_since_sizes_were_found_is_looked_at(topology: FakeTopology) -> None:
+    topology.row_bytes[queue(0)] = [50] * 1000 + [100_000] * 1000
+    del topology.queues[queue(1)]
+    topology.grow(queue(0), 1000)
+    plan = plan_of(topology, startingOffsets="earliest", maxBytesPerTrigger="1m")
+    start = plan.initial()
+    small = plan.next(start, is_limited=True)
+
+    topology.grow(queue(0), 2000)
+    large = plan.next(small, is_limited=True)
+
+    assert [one.rows for one in ranges(plan, start, small)] == [1000]
+    assert [one.rows for one in ranges(plan, small, large)] == [10]
+
+
+def test_sizes_that_cannot_be_found_do_not_limit_and_are_looked_for_again(
+    topology: FakeTopology, caplog: pytest.LogCaptureFixture
+) -> None:
+    topology.sizes["orders"] = 1000
+    topology.grow(queue(0), 1000)
+    plan = plan_of(topology, startingOffsets="earliest", maxBytesPerTrigger="1000")
+    start = plan.initial()
+
+    topology.weighing_error = Unreachable("b:1", "connection refused")
+    unlimited = plan.next(start, is_limited=True)
+    topology.weighing_error = None
+    limited = plan.next(start, is_limited=True)
+
+    assert sum(one.rows for one in ranges(plan, start, unlimited)) == 1003
+    assert sum(one.rows for one in ranges(plan, start, limited)) == 1
+    assert "the size of messages is not known" in caplog.text
 
 
 def test_few_rows_wait_for_more_but_not_for_ever(topology: FakeTopology) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from cometmq.errors import NotFound, Unreachable
 from cometmq.model.offsets import MessageQueue
-from cometmq.spark.planning import Range
+from cometmq.spark.planning import Range, spread
+from cometmq.spark.sampling import SAMPLE_ROWS
 from cometmq.spark.topology import Bounds
 
 BROKER = "broker-a"
@@ -32,7 +33,10 @@ class FakeTopology:
         self.stored: dict[MessageQueue, list[int]] = {}
         self.groups: dict[tuple[str, MessageQueue], int] = {}
         self.sizes: dict[str, int] = {}
+        self.row_bytes: dict[MessageQueue, list[int]] = {}
+        """The size of each message from offset 0 on, where one size of the topic will not do."""
         self.weighings = 0
+        self.weighing_error: Exception | None = None
         self.error: Exception | None = None
         self.away: set[str] = set()
         """Brokers that do not answer."""
@@ -85,9 +89,15 @@ class FakeTopology:
         for name in sorted({one.broker_name for one in queues} & self.away):
             raise Unreachable(name, "connection refused")
 
-    def row_bytes(self, wanted: Range) -> int:
+    def row_sizes(self, wanted: Range, places: int) -> list[int]:
         self.weighings += 1
-        return self.sizes.get(wanted.queue.topic, 0)
+        if self.weighing_error is not None:
+            raise self.weighing_error
+        known = self.row_bytes.get(wanted.queue)
+        if known is None:
+            return [self.sizes[wanted.queue.topic]] if wanted.queue.topic in self.sizes else []
+        parts = [known[one.begin : one.end] for one in spread(wanted, places, SAMPLE_ROWS)]
+        return [sum(part) // len(part) for part in parts]
 
     def locate(self, broker_names: set[str], topics: set[str]) -> None:
         pass
