@@ -80,8 +80,10 @@ class Call(Generic[T]):
     async def run(self) -> None:
         try:
             self._result = await self.work
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             self._error = NotRunning("this call", "was ended, because the client is being closed")
+            for note in getattr(cancelled, "__notes__", ()):  # such as what is not known of a send
+                self._error.add_note(note)
         except BaseException as error:
             self._error = error
         self._is_over.release()

@@ -55,6 +55,8 @@ _STATUSES: Final = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT.value: SendStatus.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE.value: SendStatus.SLAVE_NOT_AVAILABLE,
 }
+LEFT_NOTE: Final = "the message had left: it may be stored all the same"
+"""On a CancelledError: nobody waited for the answer."""
 _FAILURES: Final = (
     BrokerError,
     ConnectionLost,
@@ -183,7 +185,11 @@ class Sending:
             except _FAILURES as error:
                 failure = error
             job = _Job(message, code, began, timeout_ms, place, context)
-            return await self._again(job, queue, failure)
+            try:
+                return await self._again(job, queue, failure)
+            except asyncio.CancelledError as cancelled:
+                _note(cancelled, has_left=True)
+                raise
         finally:
             flights.leave()
 
@@ -245,7 +251,7 @@ class Sending:
             context.queue, context.address = self._shown(queue), address
             context.tries += 1
         channel = self._connections.find(address)
-        read_count = 0
+        header, read_count = None, 0
         try:
             if channel is None or channel.is_stalled:
                 channel, left_ms = await self._open(address, left_ms)
@@ -265,6 +271,9 @@ class Sending:
             if status is None:
                 raise refusal(address, RequestCode(code), answer)
             result = self._result(message.unique_id, queue, status, answer)
+        except asyncio.CancelledError as cancelled:
+            _note(cancelled, has_left=header is not None)
+            raise
         except _FAILURES as error:
             if type(error) is RequestTimeout and channel is not None:
                 self._connections.hang_up_if_silent(channel, read_count, left_ms)
@@ -459,3 +468,9 @@ class Sending:
 
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
+
+
+def _note(cancelled: asyncio.CancelledError, *, has_left: bool) -> None:
+    """Tell whoever cancels a send, or reads of it, what is not known."""
+    if has_left and LEFT_NOTE not in getattr(cancelled, "__notes__", ()):
+        cancelled.add_note(LEFT_NOTE)

@@ -185,7 +185,11 @@ def test_what_runs_when_the_thread_ends_raises_in_its_caller(thread: LoopThread)
 
     async def endless() -> None:
         begun.set()
-        await for_ever()
+        try:
+            await for_ever()
+        except asyncio.CancelledError as cancelled:
+            cancelled.add_note("it may be stored")
+            raise
 
     def ask() -> None:
         try:
@@ -200,6 +204,7 @@ def test_what_runs_when_the_thread_ends_raises_in_its_caller(thread: LoopThread)
     caller.join(5)
 
     assert [error.problem for error in errors] == ["was ended, because the client is being closed"]
+    assert errors[0].__notes__ == ["it may be stored"]
 
 
 def test_a_call_after_the_end_says_why_it_is_refused() -> None:

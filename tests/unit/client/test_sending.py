@@ -286,6 +286,10 @@ async def test_a_second_broker_that_is_too_old_does_not_hide_what_the_first_one_
         assert isinstance(failed.cause, Unsupported)
 
 
+def notes_of(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", ()))
+
+
 async def test_a_cancelled_send_is_not_tried_again() -> None:
     async with FakeCluster("ab") as cluster, connected(cluster) as client:
         cluster.create("orders", queues=1)
@@ -297,9 +301,40 @@ async def test_a_cancelled_send_is_not_tried_again() -> None:
 
         sending.cancel()
 
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as cancelled:
             await sending
         assert len(cluster.sends) == 1
+        assert notes_of(cancelled.value) == ["the message had left: it may be stored all the same"]
+
+
+async def test_a_send_that_is_cancelled_between_its_tries_says_that_one_had_left() -> None:
+    async with FakeCluster("ab") as cluster, connected(cluster) as client:
+        cluster.create("orders", queues=1)
+        for broker in (cluster.a, cluster.b):
+            broker.on(SEND, refused(ResponseCode.SYSTEM_BUSY), None)
+        sending = asyncio.ensure_future(client.producer().send("orders", b"x"))
+        while len(cluster.sends) < 2:
+            await asyncio.sleep(0)
+
+        sending.cancel()
+
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await sending
+        assert notes_of(cancelled.value) == ["the message had left: it may be stored all the same"]
+
+
+async def test_a_send_that_is_cancelled_before_it_leaves_says_nothing_of_the_kind() -> None:
+    async with FakeCluster() as cluster, connected(cluster) as client:
+        cluster.create("orders", queues=1)
+        sending = asyncio.ensure_future(client.producer().send("orders", b"x"))
+        await asyncio.sleep(0)  # it asks for the route
+
+        sending.cancel()
+
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await sending
+        assert notes_of(cancelled.value) == []
+        assert not cluster.sends
 
 
 async def test_a_broker_that_goes_away_is_asked_once_more_on_a_new_connection() -> None:
