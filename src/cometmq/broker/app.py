@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from cometmq import logs
@@ -128,12 +129,7 @@ class Broker:
         await self.background.stop()
         await self._health.stop()
         if parts is not None:
-            # What was delivered in the last moments must not be delivered again.
-            parts.store.flush()
-            parts.delivery.settle()
-            parts.timers.close()
-            await parts.keeper.close()
-            parts.store.close()
+            await _bring_to_disk(parts)
             _log.info("broker stopped")
 
     # --- the inside
@@ -155,3 +151,14 @@ class Broker:
             parts.clients.scan()
             parts.locks.drop_expired()
             parts.offsets.drop_expired_resets(self._clock.monotonic(), parts.clients.may_pull)
+
+
+async def _bring_to_disk(parts: Parts) -> None:
+    """Each part gets its turn, the tables above all, whatever happens to those before it."""
+    async with contextlib.AsyncExitStack() as turns:  # the last one that is named goes first
+        turns.callback(parts.store.close)
+        turns.push_async_callback(parts.keeper.close)
+        turns.callback(parts.timers.close)
+        turns.callback(parts.delivery.settle)
+        # What was delivered in the last moments must not be delivered again.
+        parts.store.flush()

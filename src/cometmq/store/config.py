@@ -9,6 +9,10 @@ from cometmq.model.limits import BODY_BYTES_MAX
 from cometmq.settings import Settings, setting, settings_class
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+DELAY_DAYS_MAX = 36_500
+"""A hundred years: the time of delivery, 64 bits of milliseconds, has room for it."""
+
+_DELAY_CHARACTERS_MAX = 20
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -270,4 +274,11 @@ def _delay_ms(text: str) -> int:
         raise SettingsError(
             "messageDelayLevel", f"'{text}' is no delay", "write numbers with s, m, h or d, as 30s"
         )
-    return int(text[:-1]) * unit
+    # Digits first: Python refuses to read thousands of them.
+    delay_ms = int(text[:-1]) * unit if len(text) <= _DELAY_CHARACTERS_MAX else None
+    if delay_ms is None or delay_ms > DELAY_DAYS_MAX * _UNITS_MS["d"]:
+        shown = text if delay_ms is not None else f"{text[:_DELAY_CHARACTERS_MAX]}..."
+        raise SettingsError(
+            "messageDelayLevel", f"'{shown}' is too long", f"use at most {DELAY_DAYS_MAX}d"
+        )
+    return delay_ms

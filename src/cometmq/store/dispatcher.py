@@ -60,7 +60,8 @@ class Dispatcher:
     def step(self, limit: int) -> int:
         """Dispatch at most about ``limit`` records; how many it were.
 
-        A full disk stops it before the record concerned; the next step tries again.
+        A full disk stops it before the record concerned, and so does any other error, which is a
+        bug then: ``failure`` says so, and the next step tries again.
         """
         marks = self._marks
         touched: list[ConsumeQueue] = []
@@ -70,17 +71,20 @@ class Dispatcher:
             file = self._log.files.find(marks.dispatched)
             assert file is not None, marks.dispatched
             end = min(marks.committed - file.begin, file.size)
-            done += self._dispatch_simple(file, end, limit - done, touched)
-            if done == limit or marks.dispatched == file.begin + end:
-                continue
-            digests, position, ending = core.walk_records(
-                file.view, marks.dispatched - file.begin, end, file.begin, 1, False
-            )
-            done += len(digests)
             try:
+                done += self._dispatch_simple(file, end, limit - done, touched)
+                if done == limit or marks.dispatched == file.begin + end:
+                    continue
+                digests, position, ending = core.walk_records(
+                    file.view, marks.dispatched - file.begin, end, file.begin, 1, False
+                )
+                done += len(digests)
                 self._enter(digests, touched)
             except OSError as error:
                 self._fail(f"queues cannot be written: {error}")
+                is_stuck = True
+            except Exception as error:
+                self._fail(f"a record cannot be entered: {type(error).__name__}: {error}", error)
                 is_stuck = True
             else:
                 if ending == Ending.BLANK:
@@ -205,7 +209,8 @@ class Dispatcher:
         level = min(int(text), len(self._delays_ms))
         return delay_tags_code(timestamp, self._delays_ms[level - 1] if level else None)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, bug: Exception | None = None) -> None:
         if reason != self.failure:
-            _log.error("dispatch stopped at %d: %s", self._marks.dispatched, reason)
+            dispatched = self._marks.dispatched
+            _log.error("dispatch stopped at %d: %s", dispatched, reason, exc_info=bug)
         self.failure = reason

@@ -34,14 +34,17 @@ class FullForQueues:
 
     part = "consumequeue"
 
-    def __init__(self, disk: CrashingDisk, *, kind: str = "allocate") -> None:
+    def __init__(
+        self, disk: CrashingDisk, *, kind: str = "allocate", error: Exception | None = None
+    ) -> None:
         self.is_full = True
         self._kind = kind
+        self._error = error or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         disk.on_event(self._on_event)
 
     def _on_event(self, event: DiskEvent) -> None:
         if self.is_full and event.kind == self._kind and part_of(event.path) == self.part:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self._error
 
 
 class FullForTheIndex(FullForQueues):
@@ -332,6 +335,27 @@ class TestFullDisk:
             assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
             assert "No space left" in store.put(message()).reason
             full.is_full = False
+
+    def test_so_it_does_whatever_the_error(
+        self, root: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Else readiness would say that all is well, and the end of the process be a surprise."""
+        disk = CrashingDisk(root)
+        loop = FakeLoop()
+        with open_store(root, files=disk, loop=loop) as store:
+            broken = FullForQueues(disk, kind="create", error=OverflowError("too large"))
+            put_all(store, b"0")
+            loop.turn()
+            store.flush()
+
+            assert "OverflowError: too large" in store.state.refusal
+            assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+            (shown,) = [record for record in caplog.records if record.exc_info]
+            assert shown.getMessage().startswith("dispatch stopped at 0: ")
+
+            broken.is_full = False
+            store.clean()
+            assert bodies(store) == [b"0"]
 
     def test_what_is_there_can_still_be_read(self, root: Path) -> None:
         disk = CrashingDisk(root)
