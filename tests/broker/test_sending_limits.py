@@ -163,6 +163,20 @@ def test_a_negative_queue_lets_the_broker_choose(peer: Peer, topic: str, queue_i
     assert sum(peer.max_offset(topic, queue) for queue in range(4)) == 8
 
 
+@pytest.mark.parametrize("queue_id", ["-1", "0"])
+def test_a_topic_without_queues_takes_nothing(peer: Peer, queue_id: str) -> None:
+    name = f"no-queues{queue_id}"
+    ext = {"topic": name, "defaultTopic": "TBW102", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    counts = {"readQueueNums": "0", "writeQueueNums": "0", "topicSysFlag": "0", "order": "false"}
+    assert peer.ask(17, ext | counts).code == ResponseCode.SUCCESS
+
+    refused = peer.send(name, e=queue_id)
+
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert (refused.remark or "").startswith(f"request queueId[{queue_id}] is illegal, ")
+    assert peer.max_offset(name) == 0
+
+
 def test_a_topic_that_cannot_be_made_is_unknown(peer: Peer) -> None:
     answer = peer.send("made-after-nothing", c="no-such-default")
 
@@ -293,6 +307,52 @@ def test_a_batch_to_a_retry_topic_is_refused(peer: Peer) -> None:
 
     remark = f"batch request does not support retry group {retry}"
     assert (refused.code, refused.remark) == (ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+@pytest.mark.parametrize("code", [310, 320])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"DELAY": "1"},
+        {"DELAY": "many"},
+        {"TIMER_DELAY_SEC": "5"},
+        {"TIMER_DELAY_MS": "5000"},
+        {"TIMER_DELIVER_MS": "1"},
+    ],
+    ids=str,
+)
+def test_a_batch_cannot_be_delayed(
+    peer: Peer, topic: str, code: int, asked: dict[str, str]
+) -> None:
+    """Its properties are those of the request: nothing of them is stored with the messages."""
+    ext = send_ext(topic, m="true", i=properties(WAIT="true", **asked))
+
+    refused = peer.ask(code, ext, batch_record(b"one") + batch_record(b"two"))
+
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "delay" in (refused.remark or "")
+    assert peer.max_offset(topic) == 0
+
+
+@pytest.mark.parametrize("asked", [{"DELAY": "0"}, {"UNIQ_KEY": "k"}, {"WAIT": "false"}], ids=str)
+def test_other_properties_of_a_batch_do_no_harm(
+    peer: Peer, topic: str, asked: dict[str, str]
+) -> None:
+    ext = send_ext(topic, m="true", i=properties(**asked))
+
+    assert stored_at(peer.ask(320, ext, batch_record(b"one") + batch_record(b"two"))) == 0
+    assert bodies_of(peer.pull(topic)) == [b"one", b"two"]
+
+
+def test_a_batch_of_half_messages_is_refused(peer: Peer, topic: str) -> None:
+    marked = send_ext(topic, m="true", i=properties(TRAN_MSG="true", PGROUP="producers"))
+    flagged = send_ext(topic, m="true", f=str(0x4))
+
+    for ext in (marked, flagged):
+        refused = peer.ask(320, ext, batch_record(b"one"))
+        assert refused.code == ResponseCode.NO_PERMISSION
+        assert (refused.remark or "").endswith("sending transaction message is forbidden")
+    assert peer.max_offset(topic) == 0
 
 
 def test_half_messages_are_refused(peer: Peer, topic: str) -> None:

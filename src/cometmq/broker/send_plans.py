@@ -169,7 +169,7 @@ class SendPlans:
             header.reconsume_times or 0,
         )
         if header.batch and _is_batch(command):
-            return self._batch(topic, message)
+            return self._batch(topic, message, header)
         return self._single(topic, message, command, header)
 
     def _single(
@@ -208,15 +208,23 @@ class SendPlans:
         is_waiting = not asks & Asks.NO_WAIT
         return SendPlan(message, topic, queue_id, key, is_waiting=is_waiting, recall_handle=handle)
 
-    def _batch(self, topic: Topic, message: NewMessage) -> SendPlan:
+    def _batch(self, topic: Topic, message: NewMessage, header: SendMessage) -> SendPlan:
         if topic.name.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {topic.name}"
             raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if len(topic.name.encode()) > TOPIC_BYTES_MAX:
             remark = f"message topic length too long {len(topic.name)}"
             raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if message.sys_flag & sysflag.TRANSACTION_MASK:
+        # None of the request's properties is stored with the messages, but what they ask for is
+        # not passed over: the messages would be delivered at once.
+        asks, _, asked = core.read_sent_properties(header.properties or "", b"")
+        if message.sys_flag & sysflag.TRANSACTION_MASK or _is_half(asks, asked):
             raise self._no_transactions()
+        if asks & Asks.TIMER or (asks & Asks.DELAY and level_of(asked) > 0):
+            raise BrokerError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                illegal("a batch cannot be delayed", self.body_bytes_max),
+            )
         return SendPlan(message, topic, message.queue_id, None, is_batch=True)
 
     def _check_time(self) -> None:
@@ -256,9 +264,9 @@ class SendPlans:
         )
 
     def _queue_id(self, channel: Channel, header: SendMessage, topic: Topic) -> int:
-        if header.queue_id < 0:
-            return self._chance.randrange(max(topic.write_queue_count, 1))
-        if header.queue_id >= topic.queue_count:
+        if header.queue_id < 0 < topic.write_queue_count:
+            return self._chance.randrange(topic.write_queue_count)
+        if not 0 <= header.queue_id < topic.queue_count:
             raise BrokerError(
                 ResponseCode.INVALID_PARAMETER,
                 f"request queueId[{header.queue_id}] is illegal, topic {topic.name} has"
@@ -286,9 +294,9 @@ class SendPlans:
 
     def _check_transaction(self, asks: int, message: NewMessage, level: int) -> None:
         if asks & Asks.TRANSACTION:
-            text = message_properties.get(bytes(message.properties), _TRAN_MSG) or ""
             # Old clients leave the mark on what they send back for a retry.
-            if text.lower() == "true" and not (message.reconsume_times > 0 and level > 0):
+            is_retry = message.reconsume_times > 0 and level > 0
+            if _is_half(asks, bytes(message.properties)) and not is_retry:
                 raise self._no_transactions()
         elif message.sys_flag & sysflag.TRANSACTION_MASK:
             raise self._no_transactions()
@@ -330,6 +338,11 @@ def unknown_topic(name: str) -> str:
 
 def _flag_of(host: bytes, flag: int) -> int:
     return flag if len(host) == record.HOST_V6_BYTES else 0
+
+
+def _is_half(asks: int, properties: bytes) -> bool:
+    text = message_properties.get(properties, _TRAN_MSG) if asks & Asks.TRANSACTION else None
+    return text is not None and text.lower() == "true"
 
 
 def _is_batch(command: Command) -> bool:
