@@ -170,7 +170,20 @@ def test_a_topic_that_the_broker_refuses_is_an_error() -> None:
             cluster.create_topic("no blanks")
 
 
-@pytest.mark.parametrize("key", ["brokerName", "namesrvAddr", "storePathRootDir"])
+def test_a_topic_is_made_on_brokers_that_allow_less_than_it_does() -> None:
+    """Clients are told what both allow."""
+    with LocalCluster(settings={"brokerPermission": 4}) as cluster:
+        cluster.create_topic("orders")
+
+        found = asyncio.run(route(cluster.namesrv, "orders"))
+
+    assert found is not None
+    assert [queues.perm for queues in found.queue_datas] == [4]
+
+
+@pytest.mark.parametrize(
+    "key", ["brokerName", "namesrvAddr", "storePathRootDir", "storePathCommitLog"]
+)
 def test_what_the_cluster_decides_itself_cannot_be_set(key: str) -> None:
     with pytest.raises(ClusterError, match=f"{key} is the cluster's own"):
         LocalCluster(settings={key: "mine"}).__enter__()

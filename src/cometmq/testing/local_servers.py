@@ -140,8 +140,8 @@ class AioServer(Generic[S]):
         await self.start()
 
 
-_OF_THE_CLUSTER = ("brokerName", "namesrvAddr", "storePathRootDir")
-"""Settings by which it finds its brokers again."""
+_OF_THE_CLUSTER = ("brokerName", "namesrvAddr", "storePathRootDir", "storePathCommitLog")
+"""Settings by which it finds its brokers and their files again; each broker has its own."""
 
 
 class AioBroker(AioServer[Broker]):
@@ -153,6 +153,11 @@ class AioBroker(AioServer[Broker]):
         self.namesrv = ""
         self._clock = clock
         self._config(0)  # impossible settings are known before anything runs
+
+    @property
+    def permission(self) -> int:
+        """What it allows its topics at most; clients are told what both allow."""
+        return self._config(self.port).broker.broker_permission
 
     async def restart(self, settings: Settings | None = None) -> None:
         """Stop and start again, with ``settings`` changed."""
@@ -264,7 +269,7 @@ class AioCluster:
                 answer = await channel.request(code, header, timeout_ms=REQUEST_MS_MAX)
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerError(answer.code, answer.remark or "")
-        wanted = {broker.name: (queues, perm) for broker in self.brokers}
+        wanted = {broker.name: (queues, perm & broker.permission) for broker in self.brokers}
         await self._until(lambda channel: _has_route(channel, name, wanted), f"a route of {name}")
 
     async def _until(self, is_so: Callable[[Channel], Awaitable[bool]], what: str) -> None:
