@@ -6,6 +6,7 @@ which its reader would see another value (Java itself forgets them).
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 
 from cometmq.codec.fastjson_reader import whole_characters
@@ -39,6 +40,8 @@ def dumps(properties: Mapping[str, str]) -> bytes:
 
 def changed(data: bytes, changes: Mapping[str, str]) -> bytes:
     """A file with other values: only their lines differ, comments stay, new keys come last."""
+    if data.startswith(BOM_UTF8):
+        return BOM_UTF8 + changed(data.removeprefix(BOM_UTF8), changes)
     text = _text(data)
     missing = dict(changes)
     pieces: list[str] = []
@@ -61,6 +64,7 @@ def changed(data: bytes, changes: Mapping[str, str]) -> bytes:
 def _text(data: bytes | str) -> str:
     if isinstance(data, str):
         return data
+    data = data.removeprefix(BOM_UTF8)  # which editors on Windows write
     try:
         return data.decode()
     except UnicodeDecodeError:

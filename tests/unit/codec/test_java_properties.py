@@ -120,3 +120,16 @@ def test_an_empty_file_gets_the_changes() -> None:
 @pytest.mark.parametrize("data", ["#ä\n".encode(), b"#\xe4\n"])
 def test_bytes_that_do_not_change_stay_what_they_are(data: bytes) -> None:
     assert java_properties.changed(data, {"a": "ä"}) == data + b"a=\\u00E4\n"
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("text", [b"a=1\nb=2\n", "a=1\nb=\u00e4\n".encode("latin-1")])
+def test_a_byte_order_mark_is_no_part_of_the_first_key(text: bytes) -> None:
+    """Editors on Windows write one; Java takes it for characters of the key."""
+    assert java_properties.loads(BOM + text) == java_properties.loads(text)
+    changes = {"a": "3"}
+    assert java_properties.changed(BOM + text, changes) == BOM + java_properties.changed(
+        text, changes
+    )
