@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.broker.archives import Archives, ArchivesFile
@@ -48,9 +49,11 @@ from cometmq.broker.send_plans import SendPlans
 from cometmq.broker.topics import TopicTable
 from cometmq.clock import Clock
 from cometmq.codec.codes import ResponseCode
+from cometmq.errors import SettingsError
 from cometmq.model.system_names import TIMER_TOPIC
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.remoting.routes import Answer, Routes
+from cometmq.saved_file import make_folder
 from cometmq.store import MessageStore
 from cometmq.store.config import FlushMode
 from cometmq.store.documents import ConfigDocuments
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from cometmq.clock import Clock
     from cometmq.remoting.channel import Channel
     from cometmq.remoting.routes import Routes
+    from cometmq.store.config import StoreSettings
     from cometmq.store.consume_queue import ConsumeQueue
 
 WAITING_SENDS_MAX = 100_000
@@ -86,6 +90,7 @@ class Parts:
         chance = random.Random()
         self.identity = identity
         self._clock = clock
+        _require_folders(config.store)
         self.store = MessageStore.open(config.store.root, config.store, clock=clock, loop=loop)
         documents = ConfigDocuments(config.store.root)
         self._open_tables(config, documents)
@@ -368,3 +373,17 @@ class Parts:
                 self.delivery.notify()
             elif queue.topic == TIMER_TOPIC:
                 self.timers.notify()
+
+
+def _require_folders(settings: StoreSettings) -> None:
+    """Make where the store is to lie; what cannot be is an error that names the setting."""
+    asked = [("storePathRootDir", settings.root)]
+    grown = [path for path in settings.log_paths if path not in settings.log_paths_read_only]
+    asked += [("storePathCommitLog", Path(path)) for path in grown]
+    for key, folder in asked:
+        try:
+            make_folder(folder)
+        except OSError as error:
+            problem = f"'{folder}' cannot be made a folder: {error.strerror}"
+            advice = "name one that the broker may make, or write to"
+            raise SettingsError(key, problem, advice) from error

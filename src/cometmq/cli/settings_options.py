@@ -82,7 +82,12 @@ def read_properties(path: Path | None) -> Mapping[str, str]:
 
 
 def show_settings(frame: Frame, config: Bundle) -> None:
-    """Print every setting of a program with its value; those without effect say why."""
+    """Print every setting of a program with its value; those without effect say why.
+
+    Keys that nobody knows are no settings: of them is said what a start says.
+    """
+    for unknown in config.review().unknown:
+        frame.warn(str(unknown))
     classes = config.classes()
     inert = {key: known for part in classes for key, known in part.accepted_without_effect.items()}
     rows = [

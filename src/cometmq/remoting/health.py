@@ -69,8 +69,8 @@ class HealthServer:
         return port
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. Raises PortInUse."""
-        with binding(host, port):
+        """Bind and serve. Raises PortInUse and SettingsError."""
+        with binding(host, port, key="healthAddress"):
             self._listener = await asyncio.start_server(
                 self._accept, host, port, limit=REQUEST_BYTES_MAX
             )

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import errno
+import socket
 from collections.abc import Callable, Iterator
 
 from cometmq import logs
 from cometmq.codec.command import Command
-from cometmq.errors import CometError
+from cometmq.errors import CometError, SettingsError
 from cometmq.remoting.budget import PartialFrames
 from cometmq.remoting.channel import Channel
 from cometmq.remoting.config import ChannelSettings, ServerSettings, TlsServerSettings
@@ -40,10 +41,17 @@ def is_loopback(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def binding(host: str, port: int) -> Iterator[None]:
-    """Around what binds a port: a busy one is an error that names it."""
+def binding(host: str, port: int, *, key: str = "bindAddress") -> Iterator[None]:
+    """Around what binds a port: a busy one is an error that names it.
+
+    So is a host that is not known, with the ``key`` of the setting that says so.
+    """
     try:
         yield
+    except (socket.gaierror, UnicodeError) as error:  # UnicodeError: no host can have that name
+        reason = error.strerror if isinstance(error, OSError) else "that is no name"
+        advice = "listen on an address of this machine, such as 127.0.0.1, or on 0.0.0.0 for all"
+        raise SettingsError(key, f"'{host}' cannot be listened on: {reason}", advice) from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(host, port) from error

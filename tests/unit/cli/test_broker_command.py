@@ -111,6 +111,56 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "none.conf" in result.stderr
 
 
+@pytest.mark.parametrize("program", ["broker", "nameserver"])
+def test_keys_that_nobody_knows_are_named_beside_the_settings(program: str, tmp_path: Path) -> None:
+    file = conf(tmp_path, "listenProt=1", "of-nobody=2")
+
+    result = CliRunner().invoke(app, [program, "-c", str(file), "-p", "-o", "json"])
+
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "warning: unknown setting 'listenProt' is ignored (did you mean 'listenPort'?)",
+        "warning: unknown setting 'of-nobody' is ignored",
+    ]
+    assert "listenPort" in result.stdout
+
+
+def test_a_file_with_a_byte_order_mark_loses_no_key(tmp_path: Path) -> None:
+    file = conf(tmp_path, "brokerName=marked")
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+
+    assert shown("-c", str(file))["brokerName"][0] == "marked"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--bind-address", "nosuch.invalid"), "setting 'bindAddress': 'nosuch.invalid' "),
+        (
+            ("--health-port", "0", "--health-address", "nosuch.invalid"),
+            "setting 'healthAddress': 'nosuch.invalid' ",
+        ),
+        (("--root", "/proc/nope"), "setting 'storePathRootDir': '/proc/nope' "),
+        (("--root", "{folder}/file"), "setting 'storePathRootDir': '{folder}/file' "),
+        (("--log-paths", "/proc/nope"), "setting 'storePathCommitLog': '/proc/nope' "),
+    ],
+)
+def test_what_a_broker_cannot_start_with_is_named(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    given = (argument.format(folder=tmp_path) for argument in arguments)
+
+    result = broker_program(tmp_path, "--listen-port", "0", *given)
+    _, errors = result.communicate(timeout=60)
+
+    assert result.returncode == ExitCode.USAGE
+    assert f"error: {words.format(folder=tmp_path)}" in errors
+    assert "  next: " in errors
+    assert "Traceback" not in errors
+
+
 @pytest.mark.slow
 def test_a_busy_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
