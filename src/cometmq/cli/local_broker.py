@@ -17,6 +17,7 @@ from pathlib import Path
 from cometmq import saved_file
 from cometmq.broker.app import Broker
 from cometmq.broker.broker_config import BrokerConfig
+from cometmq.broker.config import BrokerSettings
 from cometmq.codec import java_properties
 from cometmq.codec.queue_entry import ENTRY_BYTES
 from cometmq.remoting.client import split_address
@@ -39,6 +40,9 @@ _DECIDED = (
     *("storePathRootDir", "storePathCommitLog"),
 )
 """Keys that do not come from the file: what it says is how things were the last time."""
+
+_REFUSED_KEY = "configBlackList"
+"""Keys that a broker does not let anybody change while it runs."""
 
 _HEADING = b"""\
 # Settings of the broker of 'cometmq up', with which Apache's broker opens the same store.
@@ -117,7 +121,12 @@ class LocalBroker:
             "namesrv_addr": self.place.namesrv,
             "root": str(self.place.store_root.absolute()),
         }
-        own = {"brokerConfigPath": str(self.place.file.absolute())}
+        # Else who sets one would be told that it takes effect after a restart, and it never does.
+        refused = known.get(_REFUSED_KEY) or ";".join(BrokerSettings().config_black_list)
+        own = {
+            "brokerConfigPath": str(self.place.file.absolute()),
+            _REFUSED_KEY: ";".join((refused, *_DECIDED)),
+        }
         file = {"brokerName": self.place.name, **_DEFAULTS, **known, **own}
         return BrokerConfig.load(file=file, environment=self._environment, flags=flags)
 

@@ -132,7 +132,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, CometError):
         fact = error.fact or str(error)
         # A refusal of one request is known better here than the library's words for its code.
-        of_request = _REFUSED.get(error.request) if isinstance(error, Refused) else None
+        of_request = _of_refusal(error) if isinstance(error, Refused) else None
         advice = of_request or _for_people(error.next_step) or _advice(error)
         if isinstance(error, Ambiguous):
             advice = f"say which {error.kind} is meant, with --{error.kind}"
@@ -144,6 +144,12 @@ def problem_of(error: Exception) -> Problem:
     fact = f"unexpected {type(error).__name__}: {error}".removesuffix(": ")
     advice = "run again with --debug for the traceback, and report it as a bug"
     return Problem(fact, advice, type(error).__name__, ExitCode.FAILED)
+
+
+def _of_refusal(error: Refused) -> str | None:
+    if "black list" in error.remark:
+        return "set it where the server is started, by an option or in its file"
+    return _REFUSED.get(error.request)
 
 
 def _for_people(advice: str) -> str:

@@ -10,6 +10,7 @@ from cometmq.errors import (
     InvalidArgument,
     MissingDependency,
     NotFound,
+    Refused,
     RemoteProtocolError,
     RequestTimeout,
     SettingsError,
@@ -148,3 +149,11 @@ def test_an_option_is_only_like_another_by_its_letters() -> None:
         "  next: see 'cometmq dlq replay --help'",
     ]
     assert "did you mean '--all'?" in near.stderr
+
+
+def test_a_setting_that_is_not_changed_from_afar_is_set_where_the_server_is_started() -> None:
+    remark = "Can not update config in black list."
+
+    problem = problem_of(Refused("a:1", "UPDATE_BROKER_CONFIG", 16, remark))
+
+    assert problem.next_step == "set it where the server is started, by an option or in its file"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cometmq.admin import Admin
 from cometmq.broker.broker_config import BrokerConfig
 from cometmq.cli.commands.up import tell
 from cometmq.cli.frame import Frame
@@ -22,7 +23,7 @@ from cometmq.cli.problems import problem_of
 from cometmq.codec import java_properties
 from cometmq.codec.codes import RequestCode, ResponseCode
 from cometmq.codec.headers.nameserver import GetRouteInfoByTopic
-from cometmq.errors import SettingsError, StoreLocked
+from cometmq.errors import Refused, SettingsError, StoreLocked
 from cometmq.remoting.client import connect, split_address
 from cometmq.remoting.server import PortInUse
 from cometmq.store.results import NewMessage
@@ -122,6 +123,29 @@ def test_the_file_tells_apaches_broker_all_it_needs(tmp_path: Path) -> None:
             }
             config = BrokerConfig.load(file=conf, environment={}, flags={})
             assert config.review().unknown == ()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("own", ["", "configBlackList=fileReservedTime\n"])
+def test_what_up_decides_at_each_start_cannot_be_set_from_afar(tmp_path: Path, own: str) -> None:
+    """It would be said to take effect after a restart."""
+
+    async def scenario() -> None:
+        options = options_of(tmp_path)
+        options.data.mkdir()
+        (options.data / "broker.conf").write_text(own)
+        async with service_of(options) as service, Admin(service.name_server_address) as admin:
+            for change in ({"listenPort": "1"}, {"namesrvAddr": "127.0.0.1:1"}):
+                with pytest.raises(Refused, match="in black list"):
+                    await admin.brokers.set_config(change, broker="broker-a")
+            reserved = {"fileReservedTime": "9"}
+            if own:
+                with pytest.raises(Refused, match="in black list"):
+                    await admin.brokers.set_config(reserved, broker="broker-a")
+            else:
+                await admin.brokers.set_config(reserved, broker="broker-a")
+            assert "listenPort" not in conf_of(service).get("configBlackList", "")
 
     asyncio.run(scenario())
 
