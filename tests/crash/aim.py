@@ -144,6 +144,9 @@ class AimedFile:
         ):
             return self._file.clear(begin, end)
 
+    def find_data(self, begin: int, end: int) -> int:
+        return self._file.find_data(begin, end)
+
     def sync(self) -> None:
         with self._files.change("sync", self.path, self._file.sync):
             self._file.sync()

@@ -38,11 +38,13 @@ class ConsumeQueue(core.QueueTail):
         "_first_begin",
         "_last_begin",
         "_mappings",
+        "counted",
         "dirty_begin",
         "extension",
         "file_bytes",
         "folder",
         "is_dirty",
+        "is_doubtful",
         "is_unsettled",
         "min_offset",
         "queue_id",
@@ -68,6 +70,10 @@ class ConsumeQueue(core.QueueTail):
         self.dirty_begin = 0
         # Has files whose names may not be on disk.
         self.is_unsettled = False
+        # Entries that were found in order when the queue was loaded, and whether anything is behind
+        # them: then some may be damaged.
+        self.counted = 0
+        self.is_doubtful = False
         # Looks up tags codes that are addresses of extension units; most queues have none.
         self.extension: QueueExtension | None = None
 
@@ -91,7 +97,7 @@ class ConsumeQueue(core.QueueTail):
             elif not self._can_follow(queue_offset, physical_offset):
                 return False
             else:
-                self._fill_up(queue_offset)
+                self.fill_up(queue_offset)
         position = queue_offset * ENTRY_BYTES
         if not self.buffer_begin <= position < self.ready_end or self.buffer is None:
             self._prepare(position)
@@ -118,7 +124,62 @@ class ConsumeQueue(core.QueueTail):
                 break
             end -= 1
         self.max_offset = end
-        self._forget_behind()
+        self.forget_behind()
+
+    def rewind(self, offset: int, end_physical: int) -> None:
+        """Go on with entry ``offset``, after a record that ends at ``end_physical``.
+
+        What the files hold from there on stays until it is written over, or forgotten.
+        """
+        self.max_offset = self.next_offset = offset
+        self.max_physical = end_physical
+
+    def count_from(self, offset: int) -> None:
+        """Take over what the files hold from ``offset`` on, as far as it is in order."""
+        self._count(offset * ENTRY_BYTES)
+        self.next_offset = self.max_offset
+
+    def end_before(self, position: int, low: int) -> None:
+        """Forget entries, from ``low`` on, of records at or behind a log position; on disk too."""
+        self.max_offset = self.first_offset(low, lambda place: place >= position)
+        self.forget_behind()
+
+    def forget_behind(self) -> None:
+        """Make the files hold nothing behind the last entry, so that it is never taken for one."""
+        end = self.max_offset * ENTRY_BYTES
+        while self._last_begin >= max(end, self._first_begin + 1):
+            path = self._drop(self._last_begin)
+            self._mappings.remove(path)
+            self._last_begin -= self.file_bytes
+        if self._last_begin >= 0 and end < self._last_begin + self.file_bytes:
+            self._mappings.clear(self.path(self._last_begin), end - self._last_begin)
+        self.next_offset = self.max_offset
+        self.dirty_begin = min(self.dirty_begin, self.max_offset)
+        self.max_physical = -1
+        for offset in range(self.max_offset - 1, self.min_offset - 1, -1):
+            physical_offset, size, _ = self.entry(offset)
+            if size != INT32_MAX:
+                self.max_physical = physical_offset + size
+                break
+
+    def fill_up(self, queue_offset: int) -> None:
+        """Write fillers from where the queue stands to ``queue_offset``."""
+        begin = self.max_offset
+        entries_per_file = self.file_bytes // ENTRY_BYTES
+        if self.min_offset == self.max_offset:
+            self.min_offset = queue_offset
+        if self._last_begin < 0:
+            begin = queue_offset - queue_offset % entries_per_file
+            # Where to go on when the disk is full and this is tried again.
+            self.max_offset = begin
+        for offset in range(begin, queue_offset):
+            position = offset * ENTRY_BYTES
+            if not self.buffer_begin <= position < self.ready_end or self.buffer is None:
+                self._prepare(position)
+            assert self.buffer is not None
+            start = position - self.buffer_begin
+            self.buffer[start : start + ENTRY_BYTES] = _FILLER
+            self.max_offset = offset + 1
 
     # --- reading ---
 
@@ -139,8 +200,24 @@ class ConsumeQueue(core.QueueTail):
     def has_file_at(self, position: int) -> bool:
         return self._first_begin <= position - position % self.file_bytes <= self._last_begin
 
+    def next_written(self, offset: int) -> int | None:
+        """The first entry from ``offset`` on that is not all zeros, whether it is sound or not."""
+        position = offset * ENTRY_BYTES
+        while self.has_file_at(position):
+            begin = position - position % self.file_bytes
+            found = self._mappings.find_data(self.path(begin), position - begin, self.file_bytes)
+            position = begin + found
+            if found < self.file_bytes:
+                return position // ENTRY_BYTES
+        return None
+
     def path(self, begin: int) -> str:
         return f"{self.folder}/{begin:020d}"
+
+    @property
+    def first_filed(self) -> int:
+        """The entry that the files begin with; 0 without files."""
+        return max(0, self._first_begin // ENTRY_BYTES)
 
     @property
     def file_begins(self) -> range:
@@ -156,7 +233,9 @@ class ConsumeQueue(core.QueueTail):
 
         After a clean stop (``vouched`` is None) only the last file is looked at. Otherwise entries
         of records before the log position ``vouched`` are surely on disk; of later ones any page
-        may be missing, and what lies behind the first hole is forgotten.
+        may be missing, and the queue ends before them. Nothing is changed on disk, so somebody has
+        to decide about what is behind the end then: ``forget_behind`` or, if ``is_doubtful``,
+        ``queue_mending``.
         """
         self._first_begin, self._last_begin = first_begin, last_begin
         self.min_offset = first_begin // ENTRY_BYTES
@@ -168,6 +247,8 @@ class ConsumeQueue(core.QueueTail):
         while self.max_offset * ENTRY_BYTES == begin and begin > first_begin:
             begin -= self.file_bytes
             self._count(begin)
+        self.counted = self.max_offset
+        self.is_doubtful = self.next_written(self.counted) is not None
         self.next_offset = self.max_offset
         self.dirty_begin = self.max_offset
         if vouched is not None:
@@ -176,12 +257,11 @@ class ConsumeQueue(core.QueueTail):
             self.dirty_begin = begin // ENTRY_BYTES
             self.max_offset = self.first_offset(self.dirty_begin, lambda place: place >= vouched)
             self.is_unsettled = True
-            self._forget_behind()
 
     def correct_min(self, log_begin: int) -> None:
         """Move the minimum to the first entry whose record is still in the log."""
         self.min_offset = self.first_offset(
-            max(self.min_offset, self._first_begin // ENTRY_BYTES, 0),
+            max(self.min_offset, self.first_filed),
             lambda physical_offset: physical_offset >= log_begin,
         )
 
@@ -260,25 +340,6 @@ class ConsumeQueue(core.QueueTail):
         )
         return False
 
-    def _fill_up(self, queue_offset: int) -> None:
-        """Write fillers from where the queue stands to ``queue_offset``."""
-        begin = self.max_offset
-        entries_per_file = self.file_bytes // ENTRY_BYTES
-        if self.min_offset == self.max_offset:
-            self.min_offset = queue_offset
-        if self._last_begin < 0:
-            begin = queue_offset - queue_offset % entries_per_file
-            # Where to go on when the disk is full and this is tried again.
-            self.max_offset = begin
-        for offset in range(begin, queue_offset):
-            position = offset * ENTRY_BYTES
-            if not self.buffer_begin <= position < self.ready_end or self.buffer is None:
-                self._prepare(position)
-            assert self.buffer is not None
-            start = position - self.buffer_begin
-            self.buffer[start : start + ENTRY_BYTES] = _FILLER
-            self.max_offset = offset + 1
-
     def _record_from(self, offset: int, end: int) -> tuple[int, int]:
         """Offset and log position of the first entry that is no filler; ``end`` without one."""
         for number in range(offset, end):
@@ -300,35 +361,23 @@ class ConsumeQueue(core.QueueTail):
         physical_offset, size, _ = self.entry(begin // ENTRY_BYTES)
         return size > 0 and physical_offset < vouched
 
-    def _count(self, begin: int) -> None:
-        """Set the maximum from the files at ``begin`` and behind, up to the first hole."""
-        self.max_offset = begin // ENTRY_BYTES
-        while begin <= self._last_begin:
+    def _count(self, position: int) -> None:
+        """Set the maximum from the entries at a byte position and behind, up to the first hole."""
+        self.max_offset = position // ENTRY_BYTES
+        before = -1
+        while self.has_file_at(position):
+            begin = position - position % self.file_bytes
             buffer = self._mappings.get(self.path(begin))
-            count, physical_end = core.count_entries(buffer, 0, self.file_bytes)
-            self.max_offset = begin // ENTRY_BYTES + count
-            self.max_physical = max(self.max_physical, physical_end)
-            begin += self.file_bytes
-            if self.max_offset * ENTRY_BYTES < begin:
+            count, physical_end = core.count_entries(buffer, position - begin, self.file_bytes)
+            _, first = self._record_from(self.max_offset, self.max_offset + count)
+            if 0 <= first < before:
                 return
-
-    def _forget_behind(self) -> None:
-        """Make the files hold nothing behind the last entry, so that it is never taken for one."""
-        end = self.max_offset * ENTRY_BYTES
-        while self._last_begin >= max(end, self._first_begin + 1):
-            path = self._drop(self._last_begin)
-            self._mappings.remove(path)
-            self._last_begin -= self.file_bytes
-        if self._last_begin >= 0 and end < self._last_begin + self.file_bytes:
-            self._mappings.clear(self.path(self._last_begin), end - self._last_begin)
-        self.next_offset = self.max_offset
-        self.dirty_begin = min(self.dirty_begin, self.max_offset)
-        self.max_physical = -1
-        for offset in range(self.max_offset - 1, self.min_offset - 1, -1):
-            physical_offset, size, _ = self.entry(offset)
-            if size != INT32_MAX:
-                self.max_physical = physical_offset + size
-                break
+            self.max_offset += count
+            before = max(before, physical_end)
+            self.max_physical = max(self.max_physical, physical_end)
+            position = begin + self.file_bytes
+            if self.max_offset * ENTRY_BYTES < position:
+                return
 
     def _drop(self, begin: int) -> str:
         path = self.path(begin)

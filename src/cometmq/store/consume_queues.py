@@ -50,7 +50,10 @@ class ConsumeQueues:
         self._dirty: deque[ConsumeQueue] = deque()
 
     def load(self, *, vouched: int | None) -> None:
-        """Take over the queues whose files exist, see ``ConsumeQueue.load``."""
+        """Take over the queues whose files exist, see ``ConsumeQueue.load``.
+
+        What lies behind their ends is left to ``queue_mending``.
+        """
         for (topic, queue_id), paths in self._layout.queue_files.items():
             queue = self.obtain(topic, queue_id)
             if paths:
@@ -89,8 +92,15 @@ class ConsumeQueues:
             queue.truncate(end)
 
     def drop_empty(self) -> None:
-        """Remove queues without entries: their topics were deleted, or nothing of them survived."""
-        empty = [key for key, queue in self.table.items() if queue.max_offset == 0]
+        """Remove queues without entries: their topics were deleted, or nothing of them survived.
+
+        Doubtful ones stay: their entries may come back.
+        """
+        empty = [
+            key
+            for key, queue in self.table.items()
+            if queue.max_offset == 0 and not queue.is_doubtful
+        ]
         for topic, queue_id in empty:
             queue = self.table.pop((topic, queue_id))
             for begin in queue.file_begins:
@@ -151,8 +161,24 @@ class ConsumeQueues:
                 self.mark_dirty(queue)
                 continue
             between()
-            self._sync(queue, begin * ENTRY_BYTES, end * ENTRY_BYTES)
+            self.sync(queue, begin, end)
             queue.dirty_begin = end
+
+    def sync(self, queue: ConsumeQueue, begin: int, end: int) -> None:
+        """Return when the entries ``[begin, end)`` are on disk, with the names of their files."""
+        begin, end = begin * ENTRY_BYTES, end * ENTRY_BYTES
+        first = begin - begin % queue.file_bytes
+        if queue.is_unsettled:
+            queue.is_unsettled = False
+            with contextlib.suppress(FileNotFoundError):
+                self._files.settle(Path(queue.path(first)))
+        for file_begin in range(first, end, queue.file_bytes):
+            # It may have been deleted meanwhile, with the log it pointed to.
+            with (
+                contextlib.suppress(FileNotFoundError),
+                contextlib.closing(self._files.open(Path(queue.path(file_begin)))) as file,
+            ):
+                file.sync()
 
     def offset_at_time(
         self, queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, boundary: Boundary
@@ -172,20 +198,6 @@ class ConsumeQueues:
 
     def close(self) -> None:
         self._mappings.close()
-
-    def _sync(self, queue: ConsumeQueue, begin: int, end: int) -> None:
-        first = begin - begin % queue.file_bytes
-        if queue.is_unsettled:
-            queue.is_unsettled = False
-            with contextlib.suppress(FileNotFoundError):
-                self._files.settle(Path(queue.path(first)))
-        for file_begin in range(first, end, queue.file_bytes):
-            # It may have been deleted meanwhile, with the log it pointed to.
-            with (
-                contextlib.suppress(FileNotFoundError),
-                contextlib.closing(self._files.open(Path(queue.path(file_begin)))) as file,
-            ):
-                file.sync()
 
 
 def _stored_at(log: CommitLog, physical_offset: int) -> int:

@@ -43,6 +43,8 @@ QUEUE_FOLDER: Final = "consumequeue"
 EXTENSION_FOLDER: Final = "consumequeue_ext"
 INDEX_FOLDER: Final = "index"
 CONFIG_FOLDER: Final = "config"
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+"""Begins the names of queues whose messages have another topic: Apache's brokers enter them."""
 
 _OFFSET_DIGITS = 20
 _TIME_DIGITS = 17

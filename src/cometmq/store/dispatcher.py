@@ -6,6 +6,7 @@ recovery take the same way; the plain core has notes of what it has just written
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
 from cometmq.codec import core, properties, record
@@ -18,7 +19,7 @@ from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.directory import queue_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
 
     from cometmq.codec.digest import Digest
     from cometmq.store.commit_log import CommitLog
@@ -104,9 +105,48 @@ class Dispatcher:
             if self.failure:
                 return
 
+    def feed_queues(
+        self,
+        begin: int,
+        end: int,
+        queues: Collection[ConsumeQueue],
+        *,
+        before: int | None = None,
+    ) -> Counter[ConsumeQueue]:
+        """Enter the records of ``[begin, end)`` into these queues alone; how many each one got.
+
+        ``before`` is the number of an entry that is there already. Raises OSError when the disk is
+        full.
+        """
+        entered: Counter[ConsumeQueue] = Counter()
+        wanted = {(queue.topic, queue.queue_id): queue for queue in queues}
+        for digests in self._walk(begin, end):
+            for topic, queue_id, number, place, size, sys_flag, time, code, _ in digests:
+                queue = wanted.get((topic, queue_id))
+                if queue is None or sys_flag & UNQUEUED or place + size <= queue.max_physical:
+                    continue
+                if number < queue.first_filed or (before is not None and number >= before):
+                    continue
+                if number == 0 < queue.max_offset:
+                    queue.rewind(0, place)  # its topic was deleted and made anew
+                if topic == SCHEDULE_TOPIC:
+                    code = self._delivery_time(place, time, code)
+                entered[queue] += queue.append(number, place, size, code)
+        return entered
+
     def feed_index(self, begin: int, end: int) -> None:
         """Enter the records of ``[begin, end)``, which the queues have, into the index."""
-        while self._index is not None and begin < end and not self._index.failure:
+        index = self._index
+        if index is None or index.failure:
+            return
+        for digests in self._walk(begin, end):
+            index.add_digests(digests)
+            if index.failure:
+                return
+
+    def _walk(self, begin: int, end: int) -> Iterator[list[Digest]]:
+        """The records of ``[begin, end)``, some at a time."""
+        while begin < end:
             file = self._log.files.find(begin)
             if file is None:
                 return
@@ -118,7 +158,7 @@ class Dispatcher:
                 _RECORDS_AT_ONCE,
                 False,
             )
-            self._index.add_digests(digests)
+            yield digests
             begin = file.begin + position
             if ending != Ending.END:
                 # A blank, or damage: nothing behind it can be found in this file.

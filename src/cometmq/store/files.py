@@ -73,6 +73,10 @@ class File(Protocol):
         """Make the bytes zero; tell whether any were not. Not durable before the next sync."""
         ...
 
+    def find_data(self, begin: int, end: int) -> int:
+        """Where the first of the bytes lies that is not zero; ``end`` when all are."""
+        ...
+
     def sync(self) -> None:
         """Return when everything written to the file so far, also through mappings, is on disk."""
         ...
@@ -177,6 +181,21 @@ class DiskFile:
                 break
             begin += length
         return was_dirty
+
+    def find_data(self, begin: int, end: int) -> int:
+        # The rest of a page first: of most files that is all there is, and reading a hole costs
+        # memory.
+        length = mmap.PAGESIZE - begin % mmap.PAGESIZE
+        while (begin := self._next_data(begin, end)) < end:
+            found = os.pread(self._fd, min(end - begin, length), begin)
+            if not found:
+                break
+            written = found.lstrip(b"\0")
+            if written:
+                return begin + len(found) - len(written)
+            begin += len(found)
+            length = _LOOK_BYTES
+        return end
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

@@ -39,6 +39,11 @@ class MappedFileQueue:
     def last(self) -> MappedFile | None:
         return self._files[-1] if self._files else None
 
+    @property
+    def end(self) -> int:
+        """Where the last file ends; 0 without files."""
+        return self._files[-1].end if self._files else 0
+
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the log position, if there is one."""
         if not self._files:

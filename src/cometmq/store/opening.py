@@ -24,6 +24,7 @@ from cometmq.store.flusher import Flusher
 from cometmq.store.foreign import refuse_foreign
 from cometmq.store.key_index import KeyIndex
 from cometmq.store.mapped_file import TransientPool
+from cometmq.store.queue_mending import Mender
 from cometmq.store.reader import Reader
 from cometmq.store.recovery import recover_log
 from cometmq.store.watermarks import Watermarks
@@ -91,6 +92,7 @@ def open_parts(
         if checkpoint.position is not None and recovered.dispatch_begin < checkpoint.position:
             # Entries come back that are not on disk yet.
             checkpoint.save(checkpoint.last, recovered.dispatch_begin)
+        _mend_queues(recovered, queues, dispatcher, is_clean=is_clean)
         marks.dispatched = recovered.dispatch_begin
         dispatcher.catch_up()
         log.resume()
@@ -109,6 +111,18 @@ def open_parts(
     )
     reader = Reader(log, marks, settings)
     return Parts(layout, marks, log, queues, index, dispatcher, reader, flusher)
+
+
+def _mend_queues(
+    recovered: RecoveredLog, queues: ConsumeQueues, dispatcher: Dispatcher, *, is_clean: bool
+) -> None:
+    if not recovered.suspects:
+        return
+    mender = Mender(recovered.files, queues, dispatcher, recovered.dispatch_begin)
+    mender.mend(recovered.suspects)
+    if not is_clean:
+        queues.drop_empty()
+    queues.correct_min(recovered.begin)
 
 
 def _open_log(

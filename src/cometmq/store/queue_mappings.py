@@ -94,6 +94,11 @@ class QueueMappings:
             if file.clear(begin, size):
                 file.sync()
 
+    def find_data(self, path: str, begin: int, end: int) -> int:
+        """Where the first byte of ``[begin, end)`` lies that is not zero; ``end`` without one."""
+        with closing(self._files.open(Path(path))) as file:
+            return file.find_data(begin, end)
+
     def close(self) -> None:
         for path in tuple(self._mapped):
             self.forget(path)

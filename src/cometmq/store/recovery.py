@@ -10,6 +10,7 @@ Every step may be cut short by another crash and simply runs again.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cometmq.codec import core, record
@@ -19,13 +20,17 @@ from cometmq.codec.record import MAGIC_V1, MAGIC_V2
 from cometmq.logs import get_logger
 from cometmq.store.mapped_file import MappedFile
 from cometmq.store.mapped_file_queue import MappedFileQueue
+from cometmq.store.queue_mending import find_suspects
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cometmq.store.checkpoint import CheckpointFile
     from cometmq.store.config import StoreSettings
     from cometmq.store.consume_queues import ConsumeQueues
     from cometmq.store.directory import Layout
     from cometmq.store.files import Files
+    from cometmq.store.queue_mending import Suspect
 
 _RECORDS_AT_ONCE: Final = 4096
 _log = get_logger(__name__)
@@ -39,6 +44,8 @@ class RecoveredLog(NamedTuple):
     end: int
     dispatch_begin: int
     last_timestamp: int
+    suspects: Sequence[Suspect] = ()
+    """Queues that are to be mended, up to where dispatching begins."""
 
 
 def recover_log(
@@ -58,15 +65,19 @@ def recover_log(
     first = log.first
     vouched = None if first is None else _vouched_begin(log, checkpoint)
     queues.load(vouched=None if is_clean else vouched)
+    suspects = find_suspects(log, queues, vouched=None if is_clean else vouched)
     if first is None or vouched is None:
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
-    newest = queues.newest_record()
+    newest = max(
+        [queues.newest_record() or (-1, -1), *(suspect.newest for suspect in suspects)],
+        key=itemgetter(1),
+    )
     if not layout.has_queue_folder or (is_clean and not all(layout.queue_files.values())):
         # A clean stop leaves no queue without its last file: somebody took it away since.
         checkpoint.save(Checkpoint(), first.begin)
         begin = first.begin
-    elif is_clean and newest is not None:
+    elif is_clean and newest[1] >= 0:
         begin, is_clean = _clean_begin(log, *newest)
     elif is_clean:
         # No topic has a message. Another program may have cut the log since the position was saved.
@@ -88,7 +99,8 @@ def recover_log(
         for file in log.between(begin, end):
             file.sync()
         _log.info("recovered the log to %d, read from %d", end, begin)
-    return RecoveredLog(log, first.begin, end, min(dispatch_begin, end), last_timestamp)
+    dispatch_begin = min(dispatch_begin, end)
+    return RecoveredLog(log, first.begin, end, dispatch_begin, last_timestamp, suspects)
 
 
 def _vouched_begin(log: MappedFileQueue, checkpoint: CheckpointFile) -> int:

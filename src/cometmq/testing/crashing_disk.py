@@ -409,6 +409,9 @@ class CrashingFile:
         with self._disk._event("clear", self.path, some_of_it):
             return self._file.clear(begin, end)
 
+    def find_data(self, begin: int, end: int) -> int:
+        return self._file.find_data(begin, end)
+
     def sync(self) -> None:
         # Before the event: what is written meanwhile is not promised to be covered.
         content = self._content()

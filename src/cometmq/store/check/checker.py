@@ -82,6 +82,8 @@ class _Check:
         self._log = Segments(self._layout.log_files, self._layout.log_file_bytes, self._mappings)
         self._context = Context(self._report, self._layout, files, self._mappings, self._log)
         self._report.is_killed = files.read(self._layout.abort) is not None
+        # What was vouched for by position, and by time.
+        self._position: int | None = None
         self._checkpoint = self._read_checkpoint()
         if self._report.is_killed:
             self._context.mended_from = self._recovery_begin()
@@ -145,7 +147,14 @@ class _Check:
             self._progress(done, self._log_bytes + index_bytes)
 
     def _recovery_begin(self) -> int:
-        """The newest file whose first message is old enough for its successors to be on disk."""
+        """What the checkpoint does not vouch for begins here, and opening the store mends it.
+
+        By position, or without one it is the newest file whose first message is old enough.
+        """
+        if not self._layout.has_queue_folder:
+            return self._log.begin
+        if self._position is not None and self._log.begin <= self._position <= self._log.end:
+            return self._position
         stamps = (self._checkpoint.log_timestamp, self._checkpoint.queue_timestamp)
         safe_until_ms = max(0, min(stamps) - _CLOCK_TOLERANCE_MS)
         for path in reversed(self._log.paths):
@@ -163,6 +172,7 @@ class _Check:
             severity = Severity.RECOVERABLE if self._report.is_killed else Severity.ERROR
             self._report.add(Kind.FILE_SIZE, severity, self._layout.checkpoint, None, text)
             return Checkpoint()
+        self._position = checkpoint.unpack_position(page)
         return checkpoint.unpack(page)
 
     def _topics(self) -> frozenset[str]:

@@ -79,12 +79,13 @@ class QueueCursor:
         found = queue_entry.unpack(data, position - file_offset(path))
         return found if queue_entry.is_valid(found) else None
 
-    def has_later_entries(self) -> bool:
-        """Whether entries are written in files behind the end of the queue."""
+    def later_entry(self) -> QueueEntry | None:
+        """The first entry that a file behind the end of the queue begins with."""
         for path in self._segments.paths[self._file + 1 :]:
-            if queue_entry.is_valid(queue_entry.unpack(self._segments.mapping(path))):
-                return True
-        return False
+            found = queue_entry.unpack(self._segments.mapping(path))
+            if queue_entry.is_valid(found):
+                return found
+        return None
 
     def _load(self) -> None:
         paths = self._segments.paths

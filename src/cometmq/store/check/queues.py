@@ -12,7 +12,7 @@ When the walk is over, what cursors still have points behind the log or is wrong
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.codec import properties, queue_entry, queue_extension
 from cometmq.codec.queue_entry import ENTRY_BYTES, FILLER, QueueEntry
@@ -21,6 +21,7 @@ from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.store.check.cursor import QueueCursor
 from cometmq.store.check.reading import Segments
 from cometmq.store.check.report import Kind, Severity
+from cometmq.store.directory import LIGHT_QUEUE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from cometmq.store.check.context import Context
 
     Queue = tuple[str, int]
-
-LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 
 _CHUNKS_BYTES_MAX = 32 * 1024 * 1024
 _CHUNK_ENTRIES_MIN = 16
@@ -140,9 +139,10 @@ class QueueCheck:
         if beyond:
             text = f"{beyond} entries of {_name(queue)} point behind the end of the log, {log_end}"
             self._report.add(Kind.BEYOND_LOG, self._severity_at(log_end), path, first, text)
-        if cursor.has_later_entries():
+        later = cursor.later_entry()
+        if later is not None:
             text = f"{_name(queue)} ends here, but files behind have entries"
-            severity = self._severity_at(log_end)
+            severity = self._severity_at(later.physical_offset)
             self._report.add(Kind.QUEUE_GAP, severity, cursor.path, cursor.number, text)
         if cursor.early:
             text = f"the log has {cursor.early} older messages of {_name(queue)}; was it deleted?"
@@ -261,6 +261,11 @@ class QueueCheck:
         cursor.advance()
 
     def _add(self, kind: Kind, cursor: QueueCursor, position: int, text: str) -> None:
+        entry = cursor.entry
+        if entry is not None and entry != FILLER:
+            # An entry for what was vouched for, or that seems to be one, stays when the store is
+            # opened, or is damage that no kill has left.
+            position = min(position, entry.physical_offset)
         severity = self._severity_at(position)
         self._report.add(kind, severity, cursor.path, cursor.number, text)
 
