@@ -7,6 +7,7 @@ Both stores have the same face. What is read and written costs memory only, exce
 import abc
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -85,7 +86,7 @@ class OffsetStore(Protocol):
 
 
 def offset_store(
-    instance: Instance, group: str, *, mode: Mode, folder: str | None = None
+    instance: Instance, group: str, *, mode: Mode, folder: str | PathLike[str] | None = None
 ) -> OffsetStore:
     """The store for a mode; ``folder`` is where broadcasting consumers keep their progress."""
     if mode == "cluster":

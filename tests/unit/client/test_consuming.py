@@ -500,33 +500,6 @@ async def test_a_reset_of_the_group_is_followed(offset: int, expected: list[int]
     assert got == (expected or [0, 1, 2, 3, 4, 4, 5])
 
 
-async def test_offsets_that_the_broker_does_not_have_are_corrected() -> None:
-    got: list[int] = []
-
-    async def handle(message: Message[bytes]) -> None:
-        got.append(int(message.body))
-
-    async with (
-        cluster_of(queues=1) as cluster,
-        connected(cluster) as mq,
-        Admin(cluster.namesrv) as admin,
-    ):
-        await fill(mq, 3)
-        first, second = (mq.consumer("group", start="first") for _ in range(2))
-        first.subscribe("orders")
-        await first.start(handle)
-        await until(lambda: len(got) == 3)
-        await first.close()
-        await admin.offsets.commit("group", "orders", "broker-0", 0, 1_000)
-        second.subscribe("orders")
-        await second.start(handle)
-        await reached(admin, 3, queues=1)
-        await fill(mq, 2)
-        await until(lambda: len(got) == 5)
-
-    assert got == [0, 1, 2, 0, 1]
-
-
 async def test_closing_waits_for_handlers_and_a_slow_one_is_cancelled() -> None:
     ended: list[str] = []
     began = asyncio.Event()

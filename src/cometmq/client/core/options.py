@@ -1,6 +1,7 @@
 """How the settings of a client are declared: a default, limits, RocketMQ's name, a sentence."""
 
 import dataclasses
+from os import PathLike
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
@@ -69,11 +70,17 @@ def _check_kind(name: str, declared: Any, value: object) -> None:
     if words:
         choices = " or ".join(map(repr, words)) + (", or a number" if int in kinds else "")
         raise SettingsError(name, f"{value!r} is no choice", f"it may be {choices}")
-    wanted = " or ".join(_NAMES.get(kind, _OWN_KIND) for kind in kinds)
+    wanted = " or ".join(_NAMES.get(_bare(kind), _OWN_KIND) for kind in kinds)
     raise SettingsError(name, f"{value!r} is of the wrong type", f"it must be {wanted}")
 
 
-_NAMES: Final = {bool: "True or False", int: "a whole number", str: "text", NoneType: "None"}
+_NAMES: Final = {
+    bool: "True or False",
+    int: "a whole number",
+    str: "text",
+    PathLike: "a path",
+    NoneType: "None",
+}
 _OWN_KIND: Final = "an object with the methods that its documentation names"
 
 
@@ -84,11 +91,16 @@ def _is_union(declared: Any) -> bool:
 def _is_of(kind: Any, value: object) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    if kind in _NAMES:
-        return isinstance(value, kind)
+    if _bare(kind) in _NAMES:
+        return isinstance(value, _bare(kind))
     if get_origin(kind) is Literal:
         return False  # words are compared
     return _has_members(kind, value)
+
+
+def _bare(kind: Any) -> Any:
+    """A type without what it is of: ``PathLike`` for ``PathLike[str]``."""
+    return get_origin(kind) or kind
 
 
 def _has_members(protocol: Any, value: object) -> bool:

@@ -6,6 +6,7 @@ arguments, all optional (a test compares the two). Times are in milliseconds.
 
 import dataclasses
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, Literal, TypedDict
 
 from cometmq.client.core.options import checked, option
@@ -338,7 +339,7 @@ class ConsumerSettings:
         key="rocketmq.client.maxTimeConsumeContinuously",
         minimum=1,
     )
-    offsets_folder: str | None = option(
+    offsets_folder: str | PathLike[str] | None = option(
         None,
         "Where broadcasting consumers keep their progress; ~/.rocketmq_offsets when not given.",
         key="rocketmq.client.localOffsetStoreDir",
@@ -375,7 +376,7 @@ class ConsumerOptions(TypedDict, total=False):
     pull_idle_ms_max: int
     lock_life_ms: int
     continuous_ms_max: int
-    offsets_folder: str | None
+    offsets_folder: str | PathLike[str] | None
     is_traced: bool
     trace_topic: str
 
@@ -445,7 +446,7 @@ class LiteSettings:
         key="topicMetadataCheckIntervalMillis",
         minimum=10,
     )
-    offsets_folder: str | None = option(
+    offsets_folder: str | PathLike[str] | None = option(
         None, "As for push consumers.", key="rocketmq.client.localOffsetStoreDir"
     )
 
@@ -469,7 +470,7 @@ class LiteOptions(TypedDict, total=False):
     span_max: int
     cached_total_max: int
     topic_check_interval_ms: int
-    offsets_folder: str | None
+    offsets_folder: str | PathLike[str] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -509,7 +510,7 @@ class PullSettings:
         200, "Before a scheduled callback of a queue is called again.", minimum=0
     )
     schedule_failure_pause_ms: int = option(1_000, "The same after it raised.", minimum=0)
-    offsets_folder: str | None = option(
+    offsets_folder: str | PathLike[str] | None = option(
         None, "As for push consumers.", key="rocketmq.client.localOffsetStoreDir"
     )
 
@@ -527,7 +528,7 @@ class PullOptions(TypedDict, total=False):
     concurrency: int
     schedule_pause_ms: int
     schedule_failure_pause_ms: int
-    offsets_folder: str | None
+    offsets_folder: str | PathLike[str] | None
 
 
 def settings_from(kind: Any, options: Any) -> Any:

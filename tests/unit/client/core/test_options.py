@@ -1,5 +1,6 @@
 """Settings that are given, as words and otherwise."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ def test_choices_are_taken(start: Any) -> None:
         (ConsumerSettings, {"mode": ["cluster"]}, "'cluster' or 'broadcast'"),
         (LiteSettings, {"strategy": 5}, "'strategy': 5 .*an object with the methods"),
         (PullSettings, {"strategy": Average}, "'strategy': .*an object with the methods"),
-        (PullSettings, {"offsets_folder": 5}, "'offsets_folder': 5 .*text or None"),
+        (PullSettings, {"offsets_folder": 5}, "'offsets_folder': 5 .*text or a path or None"),
     ],
 )
 def test_a_value_of_another_type_is_refused(kind: Any, options: dict[str, Any], words: str) -> None:
@@ -74,3 +75,9 @@ def test_values_of_their_types_are_taken() -> None:
 
     assert settings.strategy is options["strategy"]
     assert settings.offsets_folder == "/tmp"
+
+
+def test_a_folder_may_be_a_path() -> None:
+    settings = settings_from(ConsumerSettings, {"offsets_folder": Path("/data/offsets")})
+
+    assert settings.offsets_folder == Path("/data/offsets")
