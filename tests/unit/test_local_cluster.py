@@ -15,7 +15,7 @@ from cometmq.codec.headers.base import Header
 from cometmq.codec.headers.nameserver import GetRouteInfoByTopic
 from cometmq.codec.headers.offsets import GetMaxOffset, OffsetResponse
 from cometmq.codec.headers.send import SendMessageResponse, SendMessageV2
-from cometmq.errors import BrokerError, SettingsError, Unreachable
+from cometmq.errors import BrokerError, SettingsError, StoreLocked, Unreachable
 from cometmq.model.route import TopicRoute
 from cometmq.remoting.client import connect
 from cometmq.remoting.running import BackgroundTaskDied
@@ -181,12 +181,24 @@ def test_a_topic_is_made_on_brokers_that_allow_less_than_it_does() -> None:
     assert [queues.perm for queues in found.queue_datas] == [4]
 
 
-@pytest.mark.parametrize(
-    "key", ["brokerName", "namesrvAddr", "storePathRootDir", "storePathCommitLog"]
-)
+@pytest.mark.parametrize("key", ["brokerName", "namesrvAddr", "storePathRootDir"])
 def test_what_the_cluster_decides_itself_cannot_be_set(key: str) -> None:
     with pytest.raises(ClusterError, match=f"{key} is the cluster's own"):
         LocalCluster(settings={key: "mine"}).__enter__()
+
+
+def test_brokers_do_not_share_a_log(tmp_path: Path) -> None:
+    with pytest.raises(StoreLocked, match="storePathCommitLog"):
+        LocalCluster(brokers=2, settings={"storePathCommitLog": str(tmp_path)}).__enter__()
+
+
+def test_a_broker_whose_log_lies_elsewhere_cannot_be_killed(tmp_path: Path) -> None:
+    """Only its own folder could be left as a killed process leaves it."""
+    with LocalCluster(settings={"storePathCommitLog": str(tmp_path / "log")}) as cluster:
+        with pytest.raises(ClusterError, match="its log lies elsewhere"):
+            cluster.broker.kill()
+
+        cluster.create_topic("orders")
 
 
 def test_settings_are_those_of_the_brokers_file() -> None:

@@ -84,6 +84,7 @@ def _has_sample(store: StoreFiles, status: LogStatusResponse) -> bool:
     confirmed_bytes = status.confirmed_offset - begin
     if not 0 < confirmed_bytes <= store.log.file_bytes:
         return False
+    store.log.look()  # the log may have gone on in another of its folders since
     try:
         return sample_digest(store.log.path_at(begin), confirmed_bytes) == status.sample_digest
     except OSError:

@@ -140,7 +140,8 @@ class AioServer(Generic[S]):
         await self.start()
 
 
-_OF_THE_CLUSTER = ("brokerName", "namesrvAddr", "storePathRootDir", "storePathCommitLog")
+LOG_PATHS = "storePathCommitLog"
+_OF_THE_CLUSTER = ("brokerName", "namesrvAddr", "storePathRootDir")
 """Settings by which it finds its brokers and their files again; each broker has its own."""
 
 
@@ -169,8 +170,12 @@ class AioBroker(AioServer[Broker]):
         """End as on SIGKILL: connections break now, and the store is left as it is now.
 
         What the broker does while it is then taken down never reaches the files that the next start
-        finds; that one recovers from what a killed process leaves behind.
+        finds; that one recovers from what a killed process leaves behind. Only its own folder can
+        be left so: not with ``storePathCommitLog``.
         """
+        if LOG_PATHS in self.settings:
+            advice = f"leave {LOG_PATHS} out, or stop the broker"
+            raise ClusterError(self.name, "it cannot be killed: its log lies elsewhere", advice)
         self.service.refuse_connections()  # or whoever dials again is served while it is taken down
         for channel in self.service.channels:
             channel.drop("the broker is killed")

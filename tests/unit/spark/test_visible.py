@@ -19,6 +19,7 @@ from cometmq.model.offsets import MessageQueue
 from cometmq.spark.options import parse
 from cometmq.spark.planning import Range
 from cometmq.spark.schema import arrow_schema
+from cometmq.spark.store_files import StoreFiles
 from cometmq.spark.tasks import Task, TaskReader
 from cometmq.spark.visible import store_of_broker, unseen_file
 from cometmq.spark.wire import Reply
@@ -122,6 +123,22 @@ def test_a_log_that_ends_with_a_file_is_known_by_that_file(tmp_path: Path) -> No
     status.sample_begin, status.sample_digest = begin, ""
     assert unseen(status, store.root) is None
     store.close()
+
+
+def test_a_file_that_came_since_in_another_folder_is_found_there(tmp_path: Path) -> None:
+    """As with ``storePathCommitLog=a,b``, when the log rolls while a task waits for it."""
+    store = made(tmp_path / "a", 40)
+    status = status_of(store)
+    store.close()
+    newest = Path(status.newest_file)
+    elsewhere = tmp_path / "b"
+    elsewhere.mkdir()
+    aside = newest.rename(tmp_path / "aside")
+    files = StoreFiles(tmp_path / "a", (newest.parent, elsewhere))
+    files.log.look()
+    aside.rename(elsewhere / newest.name)
+
+    assert unseen_file(files, status) is None
 
 
 @pytest.mark.parametrize("changes", [{"sample_begin": 10**15}, {"sample_begin": -(2**63)}])
