@@ -9,6 +9,8 @@ keeps its own offsets and stores them again every few seconds:
 - Before that a broker can only tell connected members a *time* to go back to (222), and refuses
   when nobody is connected (206). Then nobody overwrites what is stored, and the offsets are stored
   one by one (15), as mqadmin does. Exact offsets for connected members cannot be had there.
+- On its own dead letters, which its members do not consume, a group's offsets are stored one by
+  one everywhere. A reset would wait for a member for ever, and refuse what is stored meanwhile.
 """
 
 import re
@@ -17,6 +19,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cometmq.admin.groups import Groups
+from cometmq.admin.kinds import is_of_dead_letters
 from cometmq.admin.positions import (
     Bounds,
     Earliest,
@@ -258,6 +261,9 @@ class Offsets:
         moves: Sequence[Move],
         time_ms: int | None,
     ) -> None:
+        if is_of_dead_letters(group, topic):
+            await self._store_all(place, group, moves)
+            return
         if await self._takes_offsets(place):
             if time_ms is not None:
                 # All queues at once: members before 5.2 stop for 10 s with each request.

@@ -83,6 +83,21 @@ def test_dead_letters_that_are_named_are_moved(run: Run, letters: str) -> None:
     assert left["pending"] == 0
 
 
+def test_dead_letters_that_are_moved_back_are_sent_once_more_each(run: Run, letters: str) -> None:
+    """Nobody consumes them, so a reset that waits for a member would wait for ever."""
+    topic = f"%DLQ%{letters}"
+    replay = ("dlq", "replay", letters, "--count", "2", "--to", "orders")
+
+    done(run("group", "reset", letters, "--topic", topic, "--to-earliest", "--yes", "-o", "json"))
+    sent = [run(*replay), run(*replay)]
+
+    (left,) = done(run("dlq", "ls", "-o", "json"))
+    values = run("consume", "orders", "--template", "{value}").stdout.split()
+    assert [result.exit_code for result in sent] == [0, 0], sent[0].stderr
+    assert values[-4:] == ["a", "b", "c", "d"]
+    assert left["messages"] - left["pending"] == 4
+
+
 # --- members
 
 
