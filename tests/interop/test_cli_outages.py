@@ -89,8 +89,9 @@ def test_a_queue_that_is_named_is_all_that_has_to_be_there(
     assert "warning" not in ran.stderr
 
 
-def test_following_begins_when_all_are_there(cli: Cli) -> None:
-    ran = cli.run("consume", "orders", "--follow", "-o", "json")
+@pytest.mark.parametrize("more", [(), ("--queue", "broker-a/0")], ids=["all", "one queue"])
+def test_following_begins_when_all_are_there(cli: Cli, more: tuple[str, ...]) -> None:
+    ran = cli.run("consume", "orders", "--follow", *more, "-o", "json")
 
     assert (ran.exit_code, ran.error["kind"]) == (4, "Unreachable")
     assert ran.error["next"] == "without --follow what the others hold is printed"

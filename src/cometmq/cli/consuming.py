@@ -71,8 +71,9 @@ async def silent_brokers(admin: "Admin", wanted: Wanted) -> "tuple[Outage, ...]"
     outages = (await admin.topics.stats(wanted.topic)).outages
     if only is not None:
         require_none(out for out in outages if out.broker_name == only.broker_name)
-        return ()
-    if wanted.is_following:
+        if not wanted.is_following:
+            return ()
+    if wanted.is_following:  # nobody is passed over, whichever queue is wanted
         require_none(outages, "without --follow what the others hold is printed")
     return outages
 
@@ -97,7 +98,9 @@ async def browsed(
     if wanted.begin.offset is not None:
         since = dict.fromkeys(queues, wanted.begin.offset)
     if group is not None:
-        since = await _group_offsets(admin, group, set(queues).difference(passed))
+        # Who follows reads all queues: from the first message of the others it would take hours.
+        read = queues if wanted.is_following else set(queues).difference(passed)
+        since = await _group_offsets(admin, group, read)
     until = _until(wanted, queues, passed)
     messages = mq.browse(
         wanted.topic,
