@@ -8,6 +8,7 @@ headings, one row per line, fields separated by one tab, no colours, nothing wra
 import enum
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -23,6 +24,9 @@ Colours = Mapping[str, Mapping[str, str]]
 """Column to text to colour: ``{"status": {"fail": "red"}}``."""
 
 NO_COLOURS: Colours = {}
+
+# C1 controls, which some terminals obey as they do ESC, and what turns the direction of text.
+_COMMANDING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Format(enum.StrEnum):
@@ -119,11 +123,14 @@ class Printer:
 
 
 def to_json(value: Plain, *, is_unicode: bool = True, indent: int | None = 2) -> str:
-    """``value`` as JSON with a line break at its end; what is not finite becomes null."""
+    """``value`` as JSON with a line break at its end; what is not finite becomes null.
+
+    JSON lets some characters stand as they are that a terminal would obey. They are escaped.
+    """
     text = json.dumps(finite(value), indent=indent, ensure_ascii=not is_unicode)
     if is_unicode and not _is_encodable(text):
         return to_json(value, is_unicode=False, indent=indent)
-    return text + "\n"
+    return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def cell(value: Plain, blank: str = BLANK) -> str:

@@ -83,6 +83,20 @@ def test_json_is_readable_where_the_terminal_can_show_it_and_ascii_elsewhere() -
     assert to_json("half \ud800") == '"half \\ud800"\n'
 
 
+@pytest.mark.parametrize("c", ["\x7f", "\x9b", "\u061c", "\u200f", "\u202e", "\u2069"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_says_what_it_says_without_a_character_that_commands_a_terminal(
+    c: str, indent: int | None
+) -> None:
+    value: Record = {f"k{c}": [f"订{c}2J", f"\\{c}"]}
+
+    text = to_json(value, indent=indent)
+
+    assert c not in text
+    assert "订" in text
+    assert json.loads(text) == value
+
+
 def test_only_a_terminal_has_colours_and_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "77")
 

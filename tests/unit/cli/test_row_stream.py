@@ -45,6 +45,15 @@ def test_json_is_an_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(lines[0]) == {"name": "a", "count": 1, "more": True}
 
 
+@pytest.mark.parametrize("form", list(Format))
+def test_no_form_lets_out_what_commands_a_terminal(
+    capsys: pytest.CaptureFixture[str], form: Format
+) -> None:
+    stream(form).show([("\x9b2J\u202e", 1)])
+
+    assert not set("\x9b\u202e").intersection(capsys.readouterr().out)
+
+
 def test_yaml_is_a_document_each(capsys: pytest.CaptureFixture[str]) -> None:
     stream(Format.YAML).show([("a", 1), ("b", 2)])
 
