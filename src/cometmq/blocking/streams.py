@@ -14,7 +14,8 @@ T = TypeVar("T")
 class Stream(Iterator[T], Generic[T]):
     """Asks for one thing after the other, each in a call of its own, and waits as long as it takes.
 
-    ``owner`` lives as long as it is used.
+    Whoever was interrupted may ask again. A generator that had to wait then has ended, as always
+    when something is raised inside. ``owner`` lives as long as it is used.
     """
 
     def __init__(self, owner: object, threads: Threads, source: AsyncIterator[T]) -> None:
@@ -54,6 +55,9 @@ class Stream(Iterator[T], Generic[T]):
 
     async def _next(self) -> T:
         """On the loop: the next thing, or the one for which nobody was there any more (Ctrl-C)."""
+        # A question that was interrupted may not have ended yet; sources take one at a time.
+        while self._task is not None:
+            await asyncio.wait((self._task,))
         if self._is_closed:
             raise StopAsyncIteration
         if not self._unseen:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -12,6 +12,8 @@ from cometmq.blocking.member import Member, Threads
 from cometmq.blocking.streams import Stream
 from cometmq.client.life import Life, State
 from cometmq.errors import InvalidArgument, NotFound, NotRunning
+
+Event = threading.Event | asyncio.Event
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ def test_a_stream_of_a_closed_client_says_so(threads: Threads) -> None:
     stream.close()
 
 
-async def waiting(is_asked: threading.Event, ends: list[str]) -> AsyncGenerator[int, None]:
+async def waiting(is_asked: Event, ends: list[str]) -> AsyncGenerator[int, None]:
     """Waits for ever, takes a moment to end, and notes that it did."""
     try:
         is_asked.set()
@@ -174,6 +176,80 @@ def test_one_that_was_interrupted_while_it_waited_can_be_closed(threads: Threads
     threads.close(None, lambda: closing(ends))
 
     assert ends == ["source", "client"]
+
+
+class OneAtATime:
+    """The first question waits for ever and takes a moment to end; the others are answered."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()  # for the first time
+        self._is_busy = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> int:
+        assert not self._is_busy
+        self._is_busy = True
+        try:
+            if not self.is_asked.is_set():
+                self.is_asked.set()
+                await asyncio.Event().wait()
+            return 1
+        finally:
+            await asyncio.sleep(0)
+            self._is_busy = False
+
+
+async def interrupted(stream: Stream[int], is_asked: asyncio.Event) -> asyncio.Task[int]:
+    """A question of somebody who went away, which has not ended yet."""
+    asking = asyncio.ensure_future(stream._next())
+    await is_asked.wait()
+    asking.cancel()
+    return asking
+
+
+def test_one_that_was_interrupted_while_it_waited_can_be_asked_again(threads: Threads) -> None:
+    """The question that was cancelled is still under way then."""
+    source = OneAtATime()
+    stream = Stream(None, threads, source)
+
+    async def ask_twice() -> int:
+        await interrupted(stream, source.is_asked)
+        return await stream._next()
+
+    assert threads.call(ask_twice()) == 1
+
+
+def test_a_generator_that_was_interrupted_while_it_waited_has_ended(threads: Threads) -> None:
+    """As one that is no stream: an exception that it does not catch is its end."""
+    is_asked, ends = asyncio.Event(), list[str]()
+
+    async def ask_twice() -> list[str]:
+        await interrupted(stream, is_asked)
+        with pytest.raises(StopAsyncIteration):
+            await stream._next()
+        return list(ends)
+
+    stream = Stream(None, threads, waiting(is_asked, ends))
+
+    assert threads.call(ask_twice()) == ["source"]
+    assert list(stream) == []
+
+
+def test_closing_one_ends_it_for_who_waits_for_an_interrupted_question(threads: Threads) -> None:
+    source = OneAtATime()
+    stream = Stream(None, threads, source)
+
+    async def ask_twice_and_close() -> None:
+        await interrupted(stream, source.is_asked)
+        again = asyncio.ensure_future(stream._next())
+        await asyncio.sleep(0)  # it waits
+        await stream._close()
+        with pytest.raises(StopAsyncIteration):
+            await again
+
+    threads.call(ask_twice_and_close())
 
 
 def test_closing_one_ends_it_for_the_thread_that_waits(threads: Threads) -> None:
