@@ -185,11 +185,7 @@ class Sending:
             except _FAILURES as error:
                 failure = error
             job = _Job(message, code, began, timeout_ms, place, context)
-            try:
-                return await self._again(job, queue, failure)
-            except asyncio.CancelledError as cancelled:
-                _note(cancelled, has_left=True)
-                raise
+            return await self._again(job, queue, failure)
         finally:
             flights.leave()
 
@@ -251,19 +247,20 @@ class Sending:
             context.queue, context.address = self._shown(queue), address
             context.tries += 1
         channel = self._connections.find(address)
-        header, read_count = None, 0
+        read_count, has_left = 0, False
         try:
             if channel is None or channel.is_stalled:
                 channel, left_ms = await self._open(address, left_ms)
             header = self._header(message, queue, code)
-            read_count = channel.read_count
+            read_count, has_left = channel.read_count, True
             answer = await channel.request(code, header, message.body, timeout_ms=left_ms)
             status = _STATUSES.get(answer.code)
             if status is None and answer.code == ResponseCode.GO_AWAY:
                 # Once more on a new connection, where its successor may be.
+                has_left = False
                 self._connections.retire(address, channel)
                 channel, left_ms = await self._open(address, self._left_ms(began, timeout_ms))
-                read_count = channel.read_count
+                read_count, has_left = channel.read_count, True
                 answer = await channel.request(code, header, message.body, timeout_ms=left_ms)
                 status = _STATUSES.get(answer.code)
                 if answer.code == ResponseCode.GO_AWAY:
@@ -272,7 +269,7 @@ class Sending:
                 raise refusal(address, RequestCode(code), answer)
             result = self._result(message.unique_id, queue, status, answer)
         except asyncio.CancelledError as cancelled:
-            _note(cancelled, has_left=header is not None)
+            _note(cancelled, may_be_stored=has_left)
             raise
         except _FAILURES as error:
             if type(error) is RequestTimeout and channel is not None:
@@ -372,10 +369,19 @@ class Sending:
         """The tries after the first one, which went to ``queue`` and ended with ``failure``."""
         budget = self._budget(job)
         budget.begin(queue.broker_name, round(job.began * 1000))
+        try:
+            return await self._retried(job, budget, failure)
+        except asyncio.CancelledError as cancelled:
+            _note(cancelled, may_be_stored=budget.may_be_stored)
+            raise
+
+    async def _retried(
+        self, job: "_Job", budget: SendBudget, failure: Exception | SendResult
+    ) -> SendResult:
         stored: SendResult | None = None  # on a broker, but not as safely as was asked for
         while True:
             if isinstance(failure, SendResult):
-                stored = failure
+                stored, budget.may_be_stored = failure, True
                 if not budget.can_try_again(self._loop_ms()):
                     return stored
             else:
@@ -470,7 +476,7 @@ class Sending:
         return round(self._clock.monotonic() * 1000)
 
 
-def _note(cancelled: asyncio.CancelledError, *, has_left: bool) -> None:
+def _note(cancelled: asyncio.CancelledError, *, may_be_stored: bool) -> None:
     """Tell whoever cancels a send, or reads of it, what is not known."""
-    if has_left and LEFT_NOTE not in getattr(cancelled, "__notes__", ()):
+    if may_be_stored and LEFT_NOTE not in getattr(cancelled, "__notes__", ()):
         cancelled.add_note(LEFT_NOTE)

@@ -56,11 +56,11 @@ class SendBudget:
     __slots__ = (
         "_began_ms",
         "_brokers",
-        "_may_be_stored",
         "_timeout_ms",
         "_topic",
         "_tries_max",
         "_try_timeout_ms",
+        "may_be_stored",
     )
 
     def __init__(
@@ -80,8 +80,8 @@ class SendBudget:
         self._try_timeout_ms = try_timeout_ms
         # Who was tried, in this order.
         self._brokers: tuple[str, ...] = ()
-        # Whether one of them may have stored the message without telling.
-        self._may_be_stored = False
+        # Whether one of them may have stored the message, as far as the tries that ended tell.
+        self.may_be_stored = False
 
     @property
     def last_broker(self) -> str | None:
@@ -109,7 +109,7 @@ class SendBudget:
 
     def give_up(self, error: Exception, now_ms: int) -> SendFailed | None:
         """What to raise after a try that ended with ``error``; None when another must follow."""
-        self._may_be_stored = self._may_be_stored or isinstance(error, _UNANSWERED)
+        self.may_be_stored = self.may_be_stored or isinstance(error, _UNANSWERED)
         if is_retried(error) and self.can_try_again(now_ms):
             return None
         return self._failed(now_ms, code_of(error), str(error))
@@ -128,7 +128,7 @@ class SendBudget:
             self._brokers,
             code,
             reason,
-            self._may_be_stored,
+            self.may_be_stored,
         )
 
 
