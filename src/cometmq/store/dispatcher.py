@@ -127,12 +127,19 @@ class Dispatcher:
                     continue
                 if number < queue.first_filed or (before is not None and number >= before):
                     continue
-                if number == 0 < queue.max_offset:
-                    queue.rewind(0, place)  # its topic was deleted and made anew
                 if topic == SCHEDULE_TOPIC:
                     code = self._delivery_time(place, time, code)
                 entered[queue] += queue.append(number, place, size, code)
         return entered
+
+    def find_last(self, begin: int, end: int, queue: ConsumeQueue, wanted: int) -> int | None:
+        """Where in ``[begin, end)`` the last record lies that has this number in a queue."""
+        found = None
+        for digests in self._walk(begin, end):
+            for topic, queue_id, number, place, _, sys_flag, *_ in digests:
+                if number == wanted and queue_id == queue.queue_id and topic == queue.topic:
+                    found = found if sys_flag & UNQUEUED else place
+        return found
 
     def feed_index(self, begin: int, end: int) -> None:
         """Enter the records of ``[begin, end)``, which the queues have, into the index."""

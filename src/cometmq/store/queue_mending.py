@@ -1,17 +1,20 @@
 """Queues that were damaged, completed from the log when a store is opened.
 
 A queue ends, for who opens it, before the first entry that was never written or that does not lie
-behind the one before. Nothing should follow there but what a crash may leave: entries of records
-that the checkpoint does not vouch for. Anything else means that entries were damaged, and that all
-behind them would be lost with them::
+behind the one before. What a crash may leave behind such a hole are entries of records that the
+checkpoint does not vouch for. One of a record that it does vouch for was on disk, with all before
+it: so entries in between were damaged, and all behind them would be lost with them::
 
     entry    0      1      2      3      4      5
     found    right  wrong  right  right  right  nothing
 
 An entry is right if a message begins where it leads, and has its queue, its number and its size.
 The queue goes back to its last right entry, the log is read from there to the message of the next
-right one, or without one to where dispatching begins, and what it has for the queue is entered.
-Entries are written over and not cleared before that, so a crash meanwhile takes none away.
+right one, behind the last of those to where dispatching begins, and what it has for the queue is
+entered. Entries are written over and not cleared before that, so a crash meanwhile takes none away.
+
+Damage with nothing right behind it cannot be told from the end of a queue, and stays what it was: a
+queue that ends too early.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ if TYPE_CHECKING:
 
 BACK_MAX: Final = 1024
 """So many wrong entries at the end of a queue are gone back over: some pages of them."""
-TRIES_MAX: Final = 256
-"""So many wrong entries behind a hole are looked at; then the log is read to the end instead."""
+TRIES_MAX: Final = 16_384
+"""So many wrong entries behind a hole are looked at; what is behind them is given up."""
 
 _log = get_logger(__name__)
 
@@ -61,11 +64,11 @@ def find_suspects(
     that are not vouched for are dispatched again.
     """
     suspects = []
+    end = log.end if vouched is None else vouched
     for queue in queues.table.values():
-        is_sound = not queue.is_doubtful and (vouched is None or _ends_rightly(log, queue, vouched))
-        queue.is_doubtful = not is_sound and _go_back(log, queue)
+        queue.is_doubtful = queue.is_doubtful and _is_damaged(log, queue, end)
         if queue.is_doubtful:
-            newest = _newest_right(log, queue)
+            newest = _newest_right(log, queue, end)
             suspects.append(Suspect(queue, queue.max_offset, newest))
         elif vouched is not None:
             queue.forget_behind()
@@ -86,6 +89,7 @@ class Mender:
     def mend(self, suspects: Sequence[Suspect]) -> None:
         """Bring back what the queues have lost, to disk too. Raises OSError as it comes."""
         entered: Counter[ConsumeQueue] = Counter()
+        _log.warning("queues=%d damaged: the log is read for what they have lost", len(suspects))
         unfinished = [
             suspect.queue for suspect in suspects if not self._close_holes(suspect.queue, entered)
         ]
@@ -96,12 +100,11 @@ class Mender:
             queue.end_before(self._end, begin)
             queue.is_doubtful = False
             self._queues.sync(queue, min(begin, queue.max_offset), queue.max_offset)
-            if entered[queue]:
-                _log.warning(
-                    "topic=%s queue=%d was damaged from offset %d on: "
-                    "%d entries made again from the log, it goes on to offset %d",
-                    *(queue.topic, queue.queue_id, begin, entered[queue], queue.max_offset),
-                )
+            _log.warning(
+                "topic=%s queue=%d was damaged from offset %d on: "
+                "%d entries made again from the log, it goes on to offset %d",
+                *(queue.topic, queue.queue_id, begin, entered[queue], queue.max_offset),
+            )
 
     def _close_holes(self, queue: ConsumeQueue, entered: Counter[ConsumeQueue]) -> bool:
         """Complete a queue up to its last right entry; whether nothing at all is behind that."""
@@ -109,7 +112,7 @@ class Mender:
             physical_offset, _, _ = queue.entry(number)
             if number > queue.max_offset:
                 entered += self._dispatcher.feed_queues(
-                    self._at_least(queue.max_physical), physical_offset, [queue], before=number
+                    self._begin_of(queue, physical_offset), physical_offset, [queue], before=number
                 )
                 queue.fill_up(number)
             if not _take_over(self._log, queue, number):
@@ -118,14 +121,25 @@ class Mender:
                 return True
         return False
 
+    def _begin_of(self, queue: ConsumeQueue, end: int) -> int:
+        """Where the log has what follows in a queue, as far as it has that, before ``end``.
+
+        A queue of which nothing is right begins with its first number. Earlier records with that
+        number, and what follows them, are of a topic that was deleted and made anew.
+        """
+        if queue.max_physical >= 0:
+            return self._at_least(queue.max_physical)
+        found = self._dispatcher.find_last(self._log.begin, end, queue, queue.max_offset)
+        return end if found is None else found
+
     def _at_least(self, position: int) -> int:
         return max(position, self._log.begin)
 
 
-def _newest_right(log: MappedFileQueue, queue: ConsumeQueue) -> tuple[int, int]:
-    """Where the record of a queue's last right entry begins and ends; twice -1 without any."""
+def _newest_right(log: MappedFileQueue, queue: ConsumeQueue, end: int) -> tuple[int, int]:
+    """Where the record of a queue's last right entry before ``end`` begins and ends."""
     begin, end_physical = queue.max_offset, queue.max_physical
-    while (number := _next_right(log, queue, log.end)) is not None:
+    while (number := _next_right(log, queue, end)) is not None:
         if not _take_over(log, queue, number):
             break
     newest = -1, -1
@@ -161,45 +175,21 @@ def _take_over(log: MappedFileQueue, queue: ConsumeQueue, number: int) -> bool:
     return False
 
 
-def _ends_rightly(log: MappedFileQueue, queue: ConsumeQueue, vouched: int) -> bool:
-    """Whether a queue ends where the records do that are vouched for.
+def _is_damaged(log: MappedFileQueue, queue: ConsumeQueue, end: int) -> bool:
+    """Whether a hole is before a right entry of a record before ``end``.
 
-    What seems to be the first entry that is not may be one that is, damaged; and the one before it
-    may be the first one that is not.
+    The queue ends with its last right entry then. Light queues are not for us to mend, since only
+    Apache's brokers enter their messages, which have another topic; nor are those for which they
+    have entered messages at other numbers than these have.
     """
-    number = queue.max_offset
-    last = number - 1
-    is_right = True
-    if number < queue.counted:
-        is_right = _shift(log, queue, number) == 0
-    if not is_right or last < queue.first_filed:
-        return is_right
-    physical_offset, size, _ = queue.entry(last)
-    if size == INT32_MAX or physical_offset < log.begin:
+    shift = _shift(log, queue, queue.max_offset - 1)
+    is_shifted = bool(shift) and shift == _shift(log, queue, queue.max_offset - 2)
+    if queue.topic.startswith(LIGHT_QUEUE_PREFIX) or is_shifted:
+        return False
+    before = queue.max_offset, queue.max_physical
+    if _go_back_to(log, queue, queue.first_filed, -1) and _next_right(log, queue, end) is not None:
         return True
-    # Without a successor it is not looked up: there may be very many queues.
-    return physical_offset + size <= vouched and (
-        number == queue.counted or _shift(log, queue, last) == 0
-    )
-
-
-def _go_back(log: MappedFileQueue, queue: ConsumeQueue) -> bool:
-    """Let a queue end with its last right entry; False when it is not for us to mend.
-
-    Only Apache's brokers enter light messages, and they may have entered others at other numbers
-    than those the messages have.
-    """
-    last = queue.max_offset - 1
-    is_light = queue.topic.startswith(LIGHT_QUEUE_PREFIX)
-    shift = _shift(log, queue, last)
-    is_shifted = bool(shift) and shift == _shift(log, queue, last - 1)
-    if not (is_light or is_shifted) and _go_back_to(log, queue, queue.first_filed, -1):
-        return True
-    _log.warning(
-        "topic=%s queue=%d has entries behind its end at offset %d that lead nowhere or are not "
-        "in order: left out",
-        *(queue.topic, queue.queue_id, queue.max_offset),
-    )
+    queue.rewind(*before)
     return False
 
 

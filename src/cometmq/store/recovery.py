@@ -65,10 +65,10 @@ def recover_log(
     first = log.first
     vouched = None if first is None else _vouched_begin(log, checkpoint)
     queues.load(vouched=None if is_clean else vouched)
-    suspects = find_suspects(log, queues, vouched=None if is_clean else vouched)
     if first is None or vouched is None:
         queues.truncate(0)
         return RecoveredLog(log, 0, 0, 0, 0)
+    suspects = find_suspects(log, queues, vouched=None if is_clean else vouched)
     newest = max(
         [queues.newest_record() or (-1, -1), *(suspect.newest for suspect in suspects)],
         key=itemgetter(1),
