@@ -192,15 +192,17 @@ class Jvm:
     """Starts like Spark's JVM, but not with an archive, or never."""
 
     def __init__(self, environment: dict[str, str], *, is_ill: bool = False) -> None:
+        self._errors = pytest.importorskip("pyspark.errors")
         self._environment = environment
         self._is_ill = is_ill
         self.options: list[str | None] = []
 
     def start(self) -> str:
-        errors = pytest.importorskip("pyspark.errors")
         self.options.append(self._environment.get("SPARK_SUBMIT_OPTS"))
         if self._is_ill or self.options[-1] is not None:
-            raise errors.PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            raise self._errors.PySparkRuntimeError(
+                errorClass="JAVA_GATEWAY_EXITED", messageParameters={}
+            )
         return "session"
 
 
