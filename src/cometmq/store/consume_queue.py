@@ -38,7 +38,6 @@ class ConsumeQueue(core.QueueTail):
         "_first_begin",
         "_last_begin",
         "_mappings",
-        "counted",
         "dirty_begin",
         "extension",
         "file_bytes",
@@ -70,9 +69,8 @@ class ConsumeQueue(core.QueueTail):
         self.dirty_begin = 0
         # Has files whose names may not be on disk.
         self.is_unsettled = False
-        # Entries that were found in order when the queue was loaded, and whether anything is behind
-        # them: then some may be damaged.
-        self.counted = 0
+        # Whether anything is behind the entries that were found in order when the queue was loaded:
+        # then some may be damaged.
         self.is_doubtful = False
         # Looks up tags codes that are addresses of extension units; most queues have none.
         self.extension: QueueExtension | None = None
@@ -247,8 +245,7 @@ class ConsumeQueue(core.QueueTail):
         while self.max_offset * ENTRY_BYTES == begin and begin > first_begin:
             begin -= self.file_bytes
             self._count(begin)
-        self.counted = self.max_offset
-        self.is_doubtful = self.next_written(self.counted) is not None
+        self.is_doubtful = self.next_written(self.max_offset) is not None
         self.next_offset = self.max_offset
         self.dirty_begin = self.max_offset
         if vouched is not None:

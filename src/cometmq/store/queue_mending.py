@@ -52,7 +52,7 @@ class Suspect(NamedTuple):
     queue: ConsumeQueue
     begin: int
     newest: tuple[int, int]
-    """Where the record begins and ends to which the last right entry leads; -1 without any."""
+    """Where the record begins and ends to which the last right entry leads."""
 
 
 def find_suspects(
@@ -137,14 +137,12 @@ class Mender:
 
 
 def _newest_right(log: MappedFileQueue, queue: ConsumeQueue, end: int) -> tuple[int, int]:
-    """Where the record of a queue's last right entry before ``end`` begins and ends."""
+    """Where the record of a damaged queue's last right entry before ``end`` begins and ends."""
     begin, end_physical = queue.max_offset, queue.max_physical
     while (number := _next_right(log, queue, end)) is not None:
         if not _take_over(log, queue, number):
             break
-    newest = -1, -1
-    if queue.max_physical >= 0:
-        newest = queue.entry(queue.max_offset - 1)[0], queue.max_physical
+    newest = queue.entry(queue.max_offset - 1)[0], queue.max_physical
     queue.rewind(begin, end_physical)
     return newest
 
@@ -182,9 +180,10 @@ def _is_damaged(log: MappedFileQueue, queue: ConsumeQueue, end: int) -> bool:
     Apache's brokers enter their messages, which have another topic; nor are those for which they
     have entered messages at other numbers than these have.
     """
+    if queue.topic.startswith(LIGHT_QUEUE_PREFIX):
+        return False
     shift = _shift(log, queue, queue.max_offset - 1)
-    is_shifted = bool(shift) and shift == _shift(log, queue, queue.max_offset - 2)
-    if queue.topic.startswith(LIGHT_QUEUE_PREFIX) or is_shifted:
+    if shift and shift == _shift(log, queue, queue.max_offset - 2):
         return False
     before = queue.max_offset, queue.max_physical
     if _go_back_to(log, queue, queue.first_filed, -1) and _next_right(log, queue, end) is not None:
