@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from cometmq.broker.delay.destinations import nothing_is_gone
 from cometmq.broker.delay.levels import REAL_QUEUE_ID, REAL_TOPIC, RECORD_CRC, rewritten
 from cometmq.codec import properties, record
 from cometmq.codec.bodies.offsets import DelayOffsetTable
@@ -149,12 +150,12 @@ class LevelDelivery:
         clock: Clock,
         put: Callable[[NewMessage], PutResult],
         *,
-        is_gone: Callable[[str, int], bool] | None = None,
+        is_gone: Callable[[str, int], bool] = nothing_is_gone,
     ) -> None:
         self._store = store
         self._clock = clock
         self._put = put
-        self._is_gone = is_gone or _is_there
+        self._is_gone = is_gone
         self.on_progress: Callable[[], None] = _ignore
         loaded = document.load()
         self._levels = [
@@ -422,11 +423,6 @@ class LevelDelivery:
 
 def _ignore() -> None:
     """Nobody saves."""
-
-
-def _is_there(*_: object) -> bool:
-    """No topic was ever deleted."""
-    return False
 
 
 def _within(queue: ConsumeQueue, offset: int) -> int:

@@ -20,6 +20,7 @@ from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cometmq.broker.delay.destinations import nothing_is_gone
 from cometmq.broker.delay.levels import REAL_TOPIC
 from cometmq.broker.delay.timer_index import SPARE_SLOTS, Progress, TimerIndex, timer_record
 from cometmq.broker.delay.timer_messages import Deletions, has_left, leaving
@@ -110,7 +111,7 @@ class Timers:
         clock: Clock,
         put: Callable[[NewMessage], PutResult],
         *,
-        is_gone: Callable[[str, int], bool] | None = None,
+        is_gone: Callable[[str, int], bool] = nothing_is_gone,
         files: Files | None = None,
         wheel_slots: int = timer.WHEEL_SLOTS,
     ) -> None:
@@ -118,7 +119,7 @@ class Timers:
         self._settings = settings
         self._clock = clock
         self._put = put
-        self._is_gone = is_gone or _is_there
+        self._is_gone = is_gone
         self._files = files
         self._wheel_slots = wheel_slots
         self._is_enabled = settings.timer_wheel_enable
@@ -570,11 +571,6 @@ def _window_slots(asked: int, half: int) -> int:
     """How many slots ahead a message may be: up to half the wheel, as Apache has it."""
     most = half - SPARE_SLOTS
     return asked if 2 <= asked <= most else most
-
-
-def _is_there(*_: object) -> bool:
-    """No topic was ever deleted."""
-    return False
 
 
 def _ignore() -> None:
