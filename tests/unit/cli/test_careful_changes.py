@@ -1,32 +1,15 @@
 """Commands that change a cluster do what they say, or say why not, before anything is changed."""
 
 import json
-from collections.abc import Callable, Iterator
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from cometmq.cli.app import app
 from cometmq.testing import LocalCluster
 from cometmq.testing.local_cluster import BlockingCluster
+from tests.unit.cli.kit import Run, runner
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[BlockingCluster]:
-    with LocalCluster() as started:
-        yield started
-
-
-def runner(cluster: BlockingCluster) -> Run:
-    def run(*arguments: str) -> Result:
-        environment = {"NAMESRV_ADDR": cluster.namesrv, "COMETMQ_CONTEXT": ""}
-        return CliRunner().invoke(app, arguments, env=environment)
-
-    return run
 
 
 @pytest.fixture(scope="module")

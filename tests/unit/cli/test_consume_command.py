@@ -4,33 +4,13 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 
 import pytest
-from click.testing import CliRunner, Result
 
-from cometmq.cli.app import app
-from cometmq.testing import LocalCluster
 from cometmq.testing.local_cluster import BlockingCluster
+from tests.unit.cli.kit import Run
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[BlockingCluster]:
-    with LocalCluster() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def run(cluster: BlockingCluster) -> Run:
-    def run(*arguments: str) -> Result:
-        environment = {"NAMESRV_ADDR": cluster.namesrv, "COMETMQ_CONTEXT": ""}
-        return CliRunner().invoke(app, arguments, env=environment)
-
-    return run
 
 
 @pytest.mark.parametrize("place", ["latest", "now"])

@@ -5,15 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from cometmq.cli.app import app
-from cometmq.testing import LocalCluster
 from cometmq.testing.local_cluster import BlockingCluster
+from tests.unit.cli.kit import Run, runner
 
 pytestmark = pytest.mark.slow
 
@@ -22,23 +20,12 @@ CHOOSING = (
     "enablePropertyFilter=true"
 )
 
-Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[BlockingCluster]:
-    with LocalCluster() as started:
-        yield started
-
 
 @pytest.fixture(scope="module")
 def run(cluster: BlockingCluster) -> Run:
     """Runs commands on a cluster that has a topic with two messages and a group at its end."""
 
-    def run(*arguments: str) -> Result:
-        environment = {"NAMESRV_ADDR": cluster.namesrv, "COMETMQ_CONTEXT": ""}
-        return CliRunner().invoke(app, arguments, env=environment)
-
+    run = runner(cluster)
     assert run("topic", "ls").stderr.startswith("there is no topic yet: 'produce' makes one;")
     assert run("group", "lag").stderr == "no group has consumed anything yet\n"
     cluster.create_topic("orders", queues=1)

@@ -2,36 +2,18 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from cometmq import Client
-from cometmq.cli.app import app
-from cometmq.testing import LocalCluster
 from cometmq.testing.local_cluster import BlockingCluster
+from tests.unit.cli.kit import Run
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[BlockingCluster]:
-    with LocalCluster() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def run(cluster: BlockingCluster) -> Run:
-    def run(*arguments: str) -> Result:
-        environment = {"NAMESRV_ADDR": cluster.namesrv, "COMETMQ_CONTEXT": ""}
-        return CliRunner().invoke(app, arguments, env=environment)
-
-    return run
 
 
 def done(result: Result) -> Any:
